@@ -1,0 +1,97 @@
+"""Reference cells: topology, geometry, and maps from reference facets into the cell. Conventions are basix's."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import basix
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+TENSOR_CELLS = {"interval": 1, "quadrilateral": 2, "hexahedron": 3}
+"""Cells that are products of intervals, with their dimension."""
+
+SIMPLICES = ("interval", "triangle", "tetrahedron")
+
+
+def cell_type(cell: str) -> basix.CellType:
+    """Return the basix cell type of a UFL cell name; a vertex is a point."""
+    return basix.CellType["point" if cell == "vertex" else cell]
+
+
+@cache
+def topology(cell: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return the vertices of each sub-entity, by dimension and number."""
+    return tuple(tuple(tuple(entity) for entity in dim) for dim in basix.topology(cell_type(cell)))
+
+
+@cache
+def vertices(cell: str) -> FloatArray:
+    """Return the reference coordinates of the vertices, axes (vertex, direction)."""
+    return np.asarray(basix.geometry(cell_type(cell)), dtype=np.float64)
+
+
+def dimension(cell: str) -> int:
+    """Return the topological dimension."""
+    return len(topology(cell)) - 1
+
+
+@cache
+def facet_cells(cell: str) -> tuple[str, ...]:
+    """Return the cell name of each facet."""
+    types = basix.cell.subentity_types(cell_type(cell))[dimension(cell) - 1]
+    return tuple("vertex" if t.name == "point" else t.name for t in types)
+
+
+@cache
+def reference_volume(cell: str) -> float:
+    """Return the volume of the reference cell (1 for a vertex)."""
+    return 1.0 if cell == "vertex" else float(basix.cell.volume(cell_type(cell)))
+
+
+@cache
+def facet_normals(cell: str) -> FloatArray:
+    """Return the outward unit normals of the reference facets, axes (facet, direction)."""
+    return np.asarray(basix.cell.facet_outward_normals(cell_type(cell)), dtype=np.float64)
+
+
+@cache
+def facet_jacobians(cell: str) -> FloatArray:
+    """Return the Jacobians of the maps from the reference facets to the cell, axes (facet, row, column)."""
+    corners = vertices(cell)
+    dim = dimension(cell)
+    jacobians = [
+        np.array([corners[facet[i + 1]] - corners[facet[0]] for i in range(dim - 1)]).reshape(dim - 1, dim).T
+        for facet in topology(cell)[dim - 1]
+    ]
+    return np.array(jacobians)
+
+
+def map_to_facet(cell: str, facet: int, points: FloatArray) -> FloatArray:
+    """Return points of the reference facet, axes (point, dim - 1), in the reference cell, axes (point, dim)."""
+    dim = dimension(cell)
+    origin = vertices(cell)[topology(cell)[dim - 1][facet][0]]
+    return np.asarray(origin + points.reshape(len(points), dim - 1) @ facet_jacobians(cell)[facet].T)
+
+
+def n_facet_permutations(facet_cell: str) -> int:
+    """Return how many ways there are for two cells to see one facet."""
+    return {"vertex": 1, "interval": 2, "triangle": 6, "quadrilateral": 8}[facet_cell]
+
+
+def permute_facet_points(facet_cell: str, permutation: int, points: FloatArray) -> FloatArray:
+    """Return facet points, axes (point, dim), as a cell with this facet permutation sees them.
+
+    Permutation number ``2 * rotations + reflections`` as in DOLFINx: the rotations act first, each turning the
+    reference facet by one vertex; the reflection then swaps the two coordinates (or turns the interval around).
+    """
+    rotations, reflections = divmod(permutation, 2)
+    result = points.copy()
+    if facet_cell == "interval":
+        return np.asarray(1 - result if reflections else result)
+    for _ in range(rotations):
+        second = 1 - result[:, 0] - (result[:, 1] if facet_cell == "triangle" else 0)
+        result = np.stack([result[:, 1], second], axis=1)
+    return result[:, ::-1].copy() if reflections and facet_cell != "vertex" else result

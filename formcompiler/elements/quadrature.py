@@ -1,0 +1,108 @@
+"""Quadrature rules on reference cells, with their 1D factors where they are tensor products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import basix
+import numpy as np
+
+from formcompiler.elements.cells import TENSOR_CELLS, FloatArray, cell_type, reference_volume, vertices
+from formcompiler.errors import UnsupportedFormError
+
+SCHEMES = {
+    "default": basix.QuadratureType.default,
+    "gauss_jacobi": basix.QuadratureType.gauss_jacobi,
+    "gll": basix.QuadratureType.gll,
+    "xiao_gimbutas": basix.QuadratureType.xiao_gimbutas,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class QuadratureRule:
+    """Points and weights on a reference cell.
+
+    Attributes:
+        cell: Reference cell (of the facet, for facet integrals).
+        degree: Degree that is asked for, -1 for given points.
+        scheme: Name of the rule.
+        points: Reference coordinates, axes (point, direction).
+        weights: One per point; they add up to the reference volume.
+        factor: Points and weights of the 1D rule whose tensor power this is, first direction slowest; or None.
+    """
+
+    cell: str
+    degree: int
+    scheme: str
+    points: FloatArray
+    weights: FloatArray
+    factor: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def n_points(self) -> int:
+        """Return the number of points."""
+        return len(self.weights)
+
+    def key(self) -> tuple[Any, ...]:
+        """Return what makes two rules equal."""
+        return (self.cell, self.points.tobytes(), self.weights.tobytes())
+
+
+def make_quadrature(cell: str, degree: int, scheme: str, polyset: Any = basix.PolysetType.standard) -> QuadratureRule:
+    """Return the rule of a scheme that integrates polynomials of this degree exactly.
+
+    Raises:
+        UnsupportedFormError: for an unknown scheme, or one that does not exist for the cell and degree.
+    """
+    if cell == "vertex":
+        return QuadratureRule(cell, degree, scheme, np.zeros((1, 0)), np.ones(1))
+    if scheme == "vertex":
+        corners = vertices(cell)
+        weights = np.full(len(corners), reference_volume(cell) / len(corners))
+        return QuadratureRule(cell, degree, scheme, corners, weights)
+    kind = SCHEMES.get(scheme.lower().replace("-", "_"))
+    if kind is None:
+        raise UnsupportedFormError(
+            f"quadrature_rule '{scheme}' is unknown; known are {', '.join([*SCHEMES, 'vertex', 'custom'])}"
+        )
+    if cell in TENSOR_CELLS and polyset == basix.PolysetType.standard:
+        return _tensor_rule(cell, degree, scheme, *_basix_rule("interval", degree, kind, polyset))
+    points, weights = _basix_rule(cell, degree, kind, polyset)
+    return QuadratureRule(cell, degree, scheme, points, weights)
+
+
+def make_custom_quadrature(cell: str, points: Any, weights: Any) -> QuadratureRule:
+    """Return a rule of given points, axes (point, direction), and weights.
+
+    Raises:
+        UnsupportedFormError: if the shapes do not fit the cell and one another.
+    """
+    point_array, weight_array = np.asarray(points, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    dim = vertices(cell).shape[1] if cell != "vertex" else 0
+    if point_array.ndim != 2 or point_array.shape[1] != dim or weight_array.shape != (len(point_array),):
+        raise UnsupportedFormError(
+            f"custom quadrature on a {cell} needs quadrature_points of shape (n, {dim}) and quadrature_weights of "
+            f"shape (n,); given are {point_array.shape} and {weight_array.shape}"
+        )
+    return QuadratureRule(cell, -1, "custom", point_array, weight_array)
+
+
+def _basix_rule(cell: str, degree: int, kind: Any, polyset: Any) -> tuple[FloatArray, FloatArray]:
+    try:
+        points, weights = basix.make_quadrature(cell_type(cell), degree, kind, polyset)
+    except RuntimeError as error:
+        raise UnsupportedFormError(
+            f"no quadrature rule '{kind.name}' of degree {degree} on a {cell}: {error}"
+        ) from None
+    return np.asarray(points, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+
+
+def _tensor_rule(cell: str, degree: int, scheme: str, points: FloatArray, weights: FloatArray) -> QuadratureRule:
+    dim = TENSOR_CELLS[cell]
+    grid = np.meshgrid(*[points[:, 0]] * dim, indexing="ij")
+    all_points = np.stack([axis.ravel() for axis in grid], axis=1)
+    all_weights = weights
+    for _ in range(dim - 1):
+        all_weights = np.multiply.outer(all_weights, weights)
+    return QuadratureRule(cell, degree, scheme, all_points, all_weights.ravel(), (points[:, 0].copy(), weights))

@@ -1,0 +1,144 @@
+"""Tables of basis functions: of one component on a cell, and of the 1D factors of tensor-product elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import basix
+import basix.ufl
+import numpy as np
+import numpy.typing as npt
+
+from formcompiler.elements.cells import TENSOR_CELLS, FloatArray
+
+Element = Any
+"""An element of basix.ufl."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentTable:
+    """Values of the basis functions that make up one reference component.
+
+    Attributes:
+        values: Axes (point, basis function of the component).
+        offset: Dof of the first of these basis functions in the whole element.
+        stride: Distance of the next ones.
+    """
+
+    values: FloatArray
+    offset: int
+    stride: int
+
+
+def component_layout(element: Element, component: int) -> tuple[Element, int, int]:
+    """Return the scalar element of one flat reference component, with offset and stride of its dofs."""
+    sub_element, offset, stride = element.get_component_element(component)
+    return sub_element, int(offset), int(stride)
+
+
+def tabulate_component(
+    element: Element, component: int, derivatives: tuple[int, ...], points: FloatArray
+) -> ComponentTable:
+    """Return one derivative of one reference component at points, axes (point, direction)."""
+    sub_element, offset, stride = component_layout(element, component)
+    if getattr(sub_element, "is_real", False) or _is_quadrature(sub_element):
+        return ComponentTable(_tabulate_pointwise(sub_element, derivatives, points), offset, stride)
+    order = sum(derivatives)
+    tables = sub_element.tabulate(order, points)
+    index = basix.index(*derivatives) if order else 0
+    return ComponentTable(_clean(np.asarray(tables[index], dtype=np.float64)), offset, stride)
+
+
+def _is_quadrature(element: Element) -> bool:
+    return isinstance(element, basix.ufl._QuadratureElement)
+
+
+def _tabulate_pointwise(element: Element, derivatives: tuple[int, ...], points: FloatArray) -> FloatArray:
+    if not _is_quadrature(element):
+        return np.full((len(points), 1), 0.0 if any(derivatives) else 1.0)
+    return np.asarray(element.tabulate(sum(derivatives), points)[0], dtype=np.float64)
+
+
+def _clean(table: FloatArray) -> FloatArray:
+    """Return the table with rounding noise around -1, 0 and 1 removed (a few units of the last place)."""
+    scale = max(1.0, float(np.abs(table).max(initial=0.0)))
+    result = table.copy()
+    for exact in (-1.0, 0.0, 1.0):
+        result[np.abs(result - exact) < 64 * np.finfo(np.float64).eps * scale] = exact
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFactor:
+    """A scalar element on a tensor cell as the product of one 1D element with itself.
+
+    Attributes:
+        element: The basix element on the interval.
+        n: Its number of basis functions.
+        permutation: Dof of the cell element for each multi-index of 1D dofs in natural order (nodes from 0 to 1),
+            first direction slowest; shape (n,) * dim.
+        order: 1D basis function for each position in natural order, shape (n,).
+        symmetric: Whether the reflection of the interval maps the 1D basis onto itself.
+    """
+
+    element: Any
+    n: int
+    permutation: npt.NDArray[np.int64]
+    order: npt.NDArray[np.int64]
+    symmetric: bool
+
+    def tabulate(self, derivative: int, points: FloatArray) -> FloatArray:
+        """Return one derivative of the 1D basis in natural order at 1D points, axes (point, basis function)."""
+        table = self.element.tabulate(derivative, points.reshape(-1, 1))[derivative, :, :, 0]
+        return _clean(np.asarray(table, dtype=np.float64)[:, self.order])
+
+
+@lru_cache(maxsize=256)
+def tensor_factor(element: Element) -> TensorFactor | None:
+    """Return the 1D factor of a scalar Lagrange-like element on a tensor cell, or None if it has none.
+
+    The product is checked on values: every basis function must be one product of 1D basis functions.
+    """
+    cell = element.cell_type.name
+    family = element.element_family
+    if cell not in TENSOR_CELLS or family != basix.ElementFamily.P or not isinstance(element, basix.ufl._BasixElement):
+        return None
+    line = basix.create_element(
+        family,
+        basix.CellType.interval,
+        element.degree,
+        lagrange_variant=element.lagrange_variant,
+        discontinuous=True,
+    )
+    order = _natural_order(line)
+    points = np.array([[0.13, 0.58, 0.37], [0.71, 0.29, 0.83], [0.44, 0.91, 0.06]])[:, : TENSOR_CELLS[cell]]
+    values = np.asarray(element.tabulate(0, points)[0])
+    lines = [line.tabulate(0, points[:, d : d + 1])[0, :, order, 0] for d in range(TENSOR_CELLS[cell])]
+    permutation = _match_products(values, lines)
+    if permutation is None:
+        return None
+    mirrored = line.tabulate(0, 1 - points[:, :1])[0, :, order[::-1], 0]
+    return TensorFactor(line, line.dim, permutation, order, bool(np.allclose(mirrored, lines[0], atol=1e-12)))
+
+
+def _natural_order(line: Any) -> npt.NDArray[np.int64]:
+    """Return the 1D dofs sorted by the centre of their functionals; hierarchical bases keep their order."""
+    nodes = np.concatenate([points.reshape(-1) for entity in line.x for points in entity])
+    if len(nodes) != line.dim or not np.allclose(line.tabulate(0, nodes.reshape(-1, 1))[0, :, :, 0], np.eye(line.dim)):
+        return np.arange(line.dim)
+    return np.argsort(nodes, kind="stable")
+
+
+def _match_products(values: FloatArray, lines: list[FloatArray]) -> npt.NDArray[np.int64] | None:
+    """Return which column of values, axes (point, dof), equals each product of lines, axes (1D dof, point)."""
+    shape = tuple(len(line) for line in lines)
+    result = np.full(shape, -1)
+    for multi_index in np.ndindex(*shape):
+        product = np.prod([line[i] for line, i in zip(lines, multi_index, strict=True)], axis=0)
+        near = np.flatnonzero(np.abs(values - product[:, None]).max(axis=0) < 1e-11 * max(1.0, np.abs(product).max()))
+        if len(near) != 1:
+            return None
+        result[multi_index] = near[0]
+    return result

@@ -1,0 +1,98 @@
+"""What the front end hands to the kernel builders: integrals whose integrands are sums over argument terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from formcompiler.elements.quadrature import QuadratureRule
+from formcompiler.terminals import Terminal
+
+IntegralType = Literal["cell", "exterior_facet", "interior_facet", "vertex", "expression"]
+SubdomainId = int | Literal["otherwise"]
+Expression = Any
+"""A scalar pymbolic expression; its variables are names of terminals and of earlier definitions."""
+
+
+@dataclass(frozen=True)
+class FormCoefficient:
+    """A coefficient of the form: its name in C++, its element, its position in ``form.coefficients()``."""
+
+    name: str
+    element: Any
+    position: int
+
+
+@dataclass(frozen=True)
+class FormConstant:
+    """A constant of the form: its name in C++, its shape, its position in ``form.constants()``."""
+
+    name: str
+    shape: tuple[int, ...]
+    position: int
+
+
+@dataclass(frozen=True)
+class ArgumentTerm:
+    """One product of argument terminals, times a scalar factor without arguments.
+
+    Attributes:
+        arguments: One terminal for each argument of the form, test function first.
+        factor: Expression of names; it contains neither the quadrature weight nor the arguments.
+        component: Component of the result: 0 for forms, flat component of the value for expressions.
+    """
+
+    arguments: tuple[Terminal, ...]
+    factor: Expression
+    component: int = 0
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """Everything that is integrated with one quadrature rule.
+
+    Attributes:
+        rule: The rule, on the reference cell or the reference facet.
+        terminals: Name and terminal of every leaf without arguments.
+        definitions: Names of shared subexpressions with their expressions, in order of use.
+        terms: The argument terms; the integrand is their sum. The integral scaling is part of the factors, the
+            quadrature weight is the terminal of kind "weight".
+    """
+
+    rule: QuadratureRule
+    terminals: Mapping[str, Terminal]
+    definitions: tuple[tuple[str, Expression], ...]
+    terms: tuple[ArgumentTerm, ...]
+
+
+@dataclass(frozen=True)
+class FormIntegral:
+    """One integral type on one set of subdomains: what one kernel computes.
+
+    Attributes:
+        integral_type: The kind of entity that is integrated over.
+        subdomain_ids: Entities with one of these ids; "otherwise" stands for all entities, marked or not.
+        cell: Name of the cell.
+        gdim: Dimension of the space that the cell lies in.
+        coordinate_element: Blocked element of the geometry.
+        arguments: Elements of the arguments, test function first.
+        coefficients: Coefficients that the kernel takes, in the order of its parameters.
+        constants: Constants that the kernel takes.
+        integrands: One for each quadrature rule.
+    """
+
+    integral_type: IntegralType
+    subdomain_ids: tuple[SubdomainId, ...]
+    cell: str
+    gdim: int
+    coordinate_element: Any
+    arguments: tuple[Any, ...]
+    coefficients: tuple[FormCoefficient, ...]
+    constants: tuple[FormConstant, ...]
+    integrands: tuple[Integrand, ...]
+
+    @property
+    def n_sides(self) -> int:
+        """Return how many cells the kernel sees."""
+        return 2 if self.integral_type == "interior_facet" else 1

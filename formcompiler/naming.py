@@ -1,0 +1,57 @@
+"""Names of generated C++ entities: valid, readable, unique within one scope, the same in every run."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+_CPP_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace
+new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+final override import module main std assert NULL errno INFINITY NAN EOF
+int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t
+exp log sin cos tan sqrt pow fabs fmin fmax abs linux unix
+"""
+RESERVED = frozenset(_CPP_WORDS.split())
+"""C++ keywords and names that standard headers or compilers may define."""
+
+
+def to_identifier(name: str) -> str:
+    """Return an ASCII C++ identifier that resembles ``name``; Greek and accented letters are spelled out.
+
+    Leading underscores, double underscores and all-capital names (macros such as ``M_PI``) are avoided.
+    """
+    pieces = []
+    for character in unicodedata.normalize("NFKD", name):
+        if character.isascii():
+            pieces.append(character if character.isalnum() else "_")
+        elif unicodedata.category(character).startswith("L"):
+            pieces.append(unicodedata.name(character, "x").split()[-1].lower())
+    text = re.sub("_+", "_", "".join(pieces)).strip("_") or "x"
+    if text[0].isdigit():
+        text = "n" + text
+    if text in RESERVED or (len(text) > 1 and text.isupper()):
+        text += "_"
+    return text
+
+
+class Namer:
+    """Gives out names that are unique within one scope (a kernel, a class, a header)."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def __call__(self, wish: str) -> str:
+        """Return ``wish`` as an identifier, with the smallest free number appended if it is taken."""
+        base = to_identifier(wish)
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            name = f"{base.rstrip('_')}_{number}"
+        self._taken.add(name)
+        return name

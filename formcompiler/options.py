@@ -1,0 +1,76 @@
+"""The options of the compiler: one frozen record from which flags, checks and documentation derive."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from formcompiler.errors import InvalidOptionError
+
+SCALAR_TYPES = ("float32", "float64", "complex64", "complex128")
+REAL_TYPE = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}
+"""Real type of the same precision, by scalar type."""
+
+
+def _option(default: Any, help: str, *, choices: tuple[Any, ...] = (), minimum: int | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "choices": choices, "minimum": minimum})
+
+
+@dataclass(frozen=True)
+class Options:
+    """All options of one compilation; `make_options` checks them, the CLI derives its flags from them."""
+
+    scalar_type: str = _option("float64", "type of coefficients, constants and results", choices=SCALAR_TYPES)
+    part: str = _option("full", "whole element matrix, or its diagonal only", choices=("full", "diagonal"))
+    max_quadrature_degree: int | None = _option(None, "upper limit for estimated quadrature degrees", minimum=0)
+    sum_factorization: str = _option(
+        "auto", "tensor contractions: wherever possible, required, or never", choices=("auto", "on", "off")
+    )
+    jacobian: str = _option(
+        "symbolic",
+        "Jacobian of the local operator: by differentiating the form, or by difference quotients (a check)",
+        choices=("symbolic", "numerical"),
+    )
+    vectorize: str = _option("none", "vectorization strategy", choices=("none",))
+    constfold: str = _option("literals", "constant folding", choices=("literals", "off"))
+    licm: str = _option("off", "loop-invariant code motion", choices=("off",))
+
+    def provenance(self) -> str:
+        """Return every option that differs from its default as ``name=value``, sorted by declaration."""
+        changed = (
+            f"{f.name}={getattr(self, f.name)}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default
+        )
+        return ", ".join(changed) or "defaults"
+
+
+def make_options(**values: Any) -> Options:
+    """Return checked options; ``sum_factorization`` also takes booleans.
+
+    Raises:
+        InvalidOptionError: for an unknown name (with the nearest known one) or a value that is not allowed.
+    """
+    known = {f.name: f for f in dataclasses.fields(Options)}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+            raise InvalidOptionError(f"unknown option '{name}'{hint}")
+        if isinstance(value, bool) and name == "sum_factorization":
+            value = values[name] = "on" if value else "off"
+        check_option_value(known[name], value)
+    return Options(**values)
+
+
+def check_option_value(option: dataclasses.Field[Any], value: Any) -> None:
+    """Check one value against its option's declaration.
+
+    Raises:
+        InvalidOptionError: if the value is not among the choices or below the minimum.
+    """
+    choices, minimum = option.metadata["choices"], option.metadata["minimum"]
+    if choices and value not in choices:
+        raise InvalidOptionError(f"option {option.name}={value!r}: choose one of {', '.join(map(repr, choices))}")
+    if minimum is not None and value is not None and (not isinstance(value, int) or value < minimum):
+        raise InvalidOptionError(f"option {option.name}={value!r}: give an integer of at least {minimum}")

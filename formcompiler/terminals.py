@@ -1,0 +1,51 @@
+"""Modified terminals: the scalar leaves of an integrand, shared by the front end and the kernel builders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TerminalKind = Literal[
+    "argument",
+    "coefficient",
+    "constant",
+    "coordinate",
+    "reference_coordinate",
+    "facet_coordinate",
+    "reference_normal",
+    "facet_jacobian",
+    "reference_cell_volume",
+    "reference_facet_volume",
+    "vertex",
+    "weight",
+    "facet_orientation",
+    "average",
+]
+
+
+@dataclass(frozen=True, order=True)
+class Terminal:
+    """One scalar component of a terminal, with its derivatives and its side of the facet.
+
+    Attributes:
+        kind: What is evaluated. ``coordinate`` is the spatial coordinate; with one derivative it is an entry of the
+            Jacobian, component = row. ``facet_jacobian`` is that of the map from the reference facet to the
+            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex
+            (component = vertex * gdim + axis). ``average`` is a precomputed mean (see `index`).
+        index: Number of the argument (0 test, 1 trial), or position of the coefficient or constant in the integral's
+            tuples; position in ``FormIntegral.averages`` for ``average``; 0 otherwise.
+        component: Flat component in reference value space (row-major), or as said above.
+        derivatives: Number of derivatives with respect to each reference direction; () if none.
+        restriction: "+" or "-" in interior facet integrals, "" otherwise.
+    """
+
+    kind: TerminalKind
+    index: int = 0
+    component: int = 0
+    derivatives: tuple[int, ...] = ()
+    restriction: str = ""
+
+    @property
+    def side(self) -> int:
+        """Return 0 for the first ('+' or only) cell, 1 for the second ('-')."""
+        return 1 if self.restriction == "-" else 0
