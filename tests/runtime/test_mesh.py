@@ -129,17 +129,18 @@ def test_tetrahedra_keep_their_shape_under_repeated_refinement():
     np.testing.assert_allclose(quality, quality[0])
 
 
-def write_gmsh(path, cell, points, cells, tags, facet_type, facets, facet_tags):
-    tagged = {"gmsh:physical": [np.array(tags), np.array(facet_tags)]}
+def write_gmsh(path, points, *blocks):
+    """Write blocks of (type, cells, tags) as a file of gmsh."""
+    tagged = {"gmsh:physical": [np.array(tags) for _, _, tags in blocks]}
     tagged["gmsh:geometrical"] = tagged["gmsh:physical"]
-    data = meshio.Mesh(points, [(cell, np.array(cells)), (facet_type, np.array(facets))], cell_data=tagged)
+    data = meshio.Mesh(points, [(name, np.array(cells)) for name, cells, _ in blocks], cell_data=tagged)
     meshio.write(path, data, file_format="gmsh22", binary=False)
 
 
 def test_file_of_quadrilaterals_gives_cells_in_tensor_order_with_tags(tmp_path):
     points = np.array([[9, 9, 0], [0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0]], dtype=float)
     write_gmsh(
-        tmp_path / "a.msh", "quad", points, [[1, 2, 5, 4], [2, 3, 6, 5]], [3, 4], "line", [[3, 6], [5, 2]], [11, 12]
+        tmp_path / "a.msh", points, ("quad", [[1, 2, 5, 4], [2, 3, 6, 5]], [3, 4]), ("line", [[3, 6], [5, 2]], [11, 12])
     )
     mesh = read_mesh(tmp_path / "a.msh")
     assert mesh.cell == "quadrilateral"
@@ -155,7 +156,7 @@ def test_file_of_quadrilaterals_gives_cells_in_tensor_order_with_tags(tmp_path):
 
 def test_file_of_hexahedra_has_unit_volume(tmp_path):
     points = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]], float)
-    write_gmsh(tmp_path / "a.msh", "hexahedron", points, [list(range(8))], [1], "quad", [[4, 5, 6, 7]], [5])
+    write_gmsh(tmp_path / "a.msh", points, ("hexahedron", [list(range(8))], [1]), ("quad", [[4, 5, 6, 7]], [5]))
     mesh = read_mesh(tmp_path / "a.msh")
     np.testing.assert_allclose(volumes(mesh), 1)
     np.testing.assert_allclose(mesh.points[mesh.cells[0]], vertices("hexahedron"))
@@ -191,7 +192,7 @@ def test_refused_files_say_what_is_wrong(tmp_path):
         read_mesh(tmp_path / "a.unknown")
     points = np.eye(6, 3)
     meshio.write(tmp_path / "curved.vtk", meshio.Mesh(points, [("triangle6", np.array([[0, 1, 2, 3, 4, 5]]))]))
-    with pytest.raises(UnsupportedFormError, match="curved.*triangle6"):
+    with pytest.raises(UnsupportedFormError, match=r"curved.*triangle6"):
         read_mesh(tmp_path / "curved.vtk")
     both = [("triangle", np.array([[0, 1, 2]])), ("quad", np.array([[0, 1, 2, 3]]))]
     meshio.write(tmp_path / "both.vtk", meshio.Mesh(points, both))

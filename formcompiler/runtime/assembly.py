@@ -1,0 +1,263 @@
+"""Forms assembled on a mesh: what the C++ loops of engine.cc are given, and what they give back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp  # type: ignore[import-untyped]
+
+from formcompiler.errors import InternalCompilerError, UnsupportedFormError
+from formcompiler.runtime.compiler import build_library
+from formcompiler.runtime.mesh import ByteArray, FloatArray, IntArray, Mesh
+from formcompiler.runtime.spaces import DofMap
+
+KERNEL_TYPE = ctypes.c_void_p
+SubdomainId = int | Literal["otherwise"]
+
+
+class KernelHandle(Protocol):
+    """One compiled kernel of a form: a C function with the signature ``Kernel`` of engine.cc."""
+
+    @property
+    def integral_type(self) -> str:
+        """Return "cell", "exterior_facet" or "interior_facet"."""
+
+    @property
+    def subdomain_ids(self) -> tuple[SubdomainId, ...]:
+        """Return the tags of the entities; "otherwise" stands for all entities, tagged or not."""
+
+    @property
+    def address(self) -> int:
+        """Return the address of the C function."""
+
+    @property
+    def coefficients(self) -> tuple[int, ...]:
+        """Return the positions of the kernel's coefficients among those of the form."""
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Return the positions of the kernel's constants among those of the form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """The cells or facets that a kernel is called for; all arrays have the axes (entity, side)."""
+
+    cells: IntArray
+    facets: IntArray
+    permutations: ByteArray
+
+
+def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[SubdomainId]) -> Entities:
+    """Return the entities of each subdomain after one another; those in two subdomains come twice.
+
+    Raises:
+        UnsupportedFormError: for integral types other than cell, exterior_facet and interior_facet.
+    """
+    if integral_type == "cell":
+        cells = np.arange(mesh.n_cells, dtype=np.int32)[:, None]
+        tags, facets, permutations = mesh.cell_tags, np.zeros_like(cells), np.zeros(cells.shape, dtype=np.uint8)
+    elif integral_type == "exterior_facet":
+        boundary = mesh.boundary_facets
+        cells, facets, tags = boundary.cells[:, None], boundary.local_facets[:, None], boundary.tags
+        permutations = np.zeros(cells.shape, dtype=np.uint8)
+    elif integral_type == "interior_facet":
+        interior = mesh.interior_facets
+        cells, facets, permutations = interior.cells, interior.local_facets, interior.permutations
+        tags = interior.tags
+    else:
+        raise UnsupportedFormError(
+            f"the embedded engine has no loop for integrals of type '{integral_type}'; use dx, ds or dS"
+        )
+    chosen = [np.arange(len(tags)) if i == "otherwise" else np.flatnonzero(tags == i) for i in subdomain_ids]
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
+    return Entities(*(np.ascontiguousarray(table[rows]) for table in (cells, facets, permutations)))
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (("numbers", ctypes.c_void_p), ("width", ctypes.c_int64))
+
+
+class _Loop(ctypes.Structure):
+    _fields_ = (
+        ("kernel", KERNEL_TYPE),
+        ("n_entities", ctypes.c_int64),
+        ("n_sides", ctypes.c_int64),
+        ("cells", ctypes.c_void_p),
+        ("facets", ctypes.c_void_p),
+        ("permutations", ctypes.c_void_p),
+        ("points", ctypes.c_void_p),
+        ("gdim", ctypes.c_int64),
+        ("nodes", _Table),
+        ("n_coefficients", ctypes.c_int64),
+        ("vectors", ctypes.c_void_p),
+        ("coefficients", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("arguments", ctypes.c_void_p),
+    )
+
+
+@cache
+def load_engine() -> ctypes.CDLL:
+    """Return the library of assembly loops, compiled if this machine has not got it yet.
+
+    Raises:
+        BuildError: if there is no C++ compiler.
+    """
+    source = resources.files("formcompiler.runtime").joinpath("engine.cc").read_text(encoding="utf-8")
+    library = ctypes.CDLL(str(build_library(source, name="engine")))
+    library.fc_assemble_number.restype = library.fc_assemble_vector.restype = None
+    library.fc_assemble_matrix.restype = ctypes.c_int64
+    return library
+
+
+class Operator:
+    """A compiled form on a mesh.
+
+    Args:
+        kernels: The kernels of the form.
+        mesh: The mesh.
+        arguments: Dofs of the arguments, test function first.
+        coefficients: Dofs of the form's coefficients.
+        constants: Values of the form's constants.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[KernelHandle],
+        mesh: Mesh,
+        *,
+        arguments: Sequence[DofMap] = (),
+        coefficients: Sequence[DofMap] = (),
+        constants: Sequence[npt.ArrayLike] = (),
+    ) -> None:
+        self.mesh = mesh
+        self.arguments = tuple(arguments)
+        self.coefficients = tuple(coefficients)
+        self.constants = tuple(np.ascontiguousarray(value, dtype=np.float64) for value in constants)
+        self._tasks = [
+            (kernel, select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)) for kernel in kernels
+        ]
+
+    def number(self, vectors: Sequence[FloatArray] = ()) -> float:
+        """Return the integral of a form without arguments; ``vectors`` are the dofs of each coefficient."""
+        result = ctypes.c_double(0.0)
+        self._check_rank(0)
+        for kernel, entities in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, vectors)
+            load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result))
+        return result.value
+
+    def vector(self, vectors: Sequence[FloatArray] = ()) -> FloatArray:
+        """Return the assembled linear form, shape (n_dofs of the test function,)."""
+        self._check_rank(1)
+        result = np.zeros(self.arguments[0].n_dofs)
+        for kernel, entities in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, vectors)
+            load_engine().fc_assemble_vector(ctypes.byref(loop), _pointer(result))
+        return result
+
+    def matrix(self, vectors: Sequence[FloatArray] = (), constrained: npt.ArrayLike = ()) -> sp.csr_matrix:
+        """Return the assembled bilinear form.
+
+        Args:
+            vectors: Dofs of each coefficient.
+            constrained: Dofs whose rows and columns are those of the identity; both arguments must then share them.
+        """
+        self._check_rank(2)
+        starts, columns = self._pattern
+        values = np.zeros(len(columns))
+        rows, cols = (np.zeros(dofmap.n_dofs, dtype=np.uint8) for dofmap in self.arguments)
+        fixed = np.asarray(constrained, dtype=np.int64)
+        rows[fixed] = cols[fixed] = 1
+        for kernel, entities in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, vectors)
+            tables = [_pointer(table) for table in (starts, columns, values, rows, cols)]
+            if load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables):
+                raise InternalCompilerError("an entry of the matrix has no place in its pattern")
+        shape = tuple(dofmap.n_dofs for dofmap in self.arguments)
+        matrix = sp.csr_matrix((values, columns, starts), shape=shape)
+        if len(fixed):
+            diagonal = matrix.diagonal()
+            diagonal[fixed] = 1.0
+            matrix.setdiag(diagonal)
+        return matrix
+
+    @cached_property
+    def _pattern(self) -> tuple[IntArray, IntArray]:
+        """Return row starts and sorted columns of all entries that the kernels can touch, and of the diagonal."""
+        pattern = sp.csr_matrix(tuple(dofmap.n_dofs for dofmap in self.arguments), dtype=np.int32)
+        if pattern.shape[0] == pattern.shape[1]:
+            pattern = sp.identity(pattern.shape[0], dtype=np.int32, format="csr")
+        for _, entities in self._tasks:
+            tests, trials = (_incidence(dofmap, entities.cells) for dofmap in self.arguments)
+            pattern = pattern + tests.T @ trials
+        pattern = pattern.tocsr()
+        pattern.sort_indices()
+        if pattern.nnz > np.iinfo(np.int32).max:
+            raise UnsupportedFormError(f"a matrix of {pattern.nnz} entries is too large for 32-bit indices; coarsen")
+        return pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32)
+
+    def _check_rank(self, rank: int) -> None:
+        if len(self.arguments) != rank:
+            raise InternalCompilerError(f"a form with {len(self.arguments)} arguments is assembled as one with {rank}")
+
+    def _make_loop(
+        self, kernel: KernelHandle, entities: Entities, vectors: Sequence[FloatArray]
+    ) -> tuple[_Loop, list[Any]]:
+        """Return the loop's description, and what must stay alive as long as it is used."""
+        own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in kernel.coefficients]
+        constants = [self.constants[k] for k in kernel.constants]
+        for k, vector in zip(kernel.coefficients, own, strict=True):
+            if vector.shape != (self.coefficients[k].n_dofs,):
+                raise InternalCompilerError(
+                    f"coefficient {k} has {vector.shape} dofs, not {self.coefficients[k].n_dofs}"
+                )
+        arrays: list[ctypes.Array[Any]] = [
+            (ctypes.c_void_p * len(own))(*map(_pointer, own)),
+            (_Table * len(own))(*(_table(self.coefficients[k].cell_dofs) for k in kernel.coefficients)),
+            (ctypes.c_void_p * len(constants))(*map(_pointer, constants)),
+            (_Table * len(self.arguments))(*(_table(dofmap.cell_dofs) for dofmap in self.arguments)),
+        ]
+        pointers = [ctypes.cast(array, ctypes.c_void_p) for array in arrays]
+        loop = _Loop(
+            kernel=kernel.address,
+            n_entities=entities.cells.shape[0],
+            n_sides=entities.cells.shape[1],
+            cells=_pointer(entities.cells),
+            facets=_pointer(entities.facets),
+            permutations=_pointer(entities.permutations),
+            points=_pointer(self.mesh.points),
+            gdim=self.mesh.gdim,
+            nodes=_table(self.mesh.cells),
+            n_coefficients=len(own),
+            vectors=pointers[0],
+            coefficients=pointers[1],
+            constants=pointers[2],
+            rank=len(self.arguments),
+            arguments=pointers[3],
+        )
+        return loop, [own, arrays]
+
+
+def _pointer(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _table(numbers: IntArray) -> _Table:
+    return _Table(_pointer(numbers), numbers.shape[1])
+
+
+def _incidence(dofmap: DofMap, cells: IntArray) -> sp.csr_matrix:
+    """Return a matrix with an entry for each dof, a column, of each entity, a row."""
+    dofs = dofmap.cell_dofs[cells].reshape(len(cells), -1)
+    starts = np.arange(0, dofs.size + 1, dofs.shape[1])
+    return sp.csr_matrix((np.ones(dofs.size, dtype=np.int32), dofs.ravel(), starts), shape=(len(cells), dofmap.n_dofs))
