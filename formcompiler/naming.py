@@ -48,7 +48,10 @@ class Namer:
 
     def __call__(self, wish: str) -> str:
         """Return ``wish`` as an identifier, with the smallest free number appended if it is taken."""
-        base = to_identifier(wish)
+        return self.unique(to_identifier(wish))
+
+    def unique(self, base: str) -> str:
+        """Return ``base``, which is an identifier already, with the smallest free number appended if it is taken."""
         name, number = base, 1
         while name in self._taken:
             number += 1

@@ -14,12 +14,9 @@ TerminalKind = Literal[
     "facet_coordinate",
     "reference_normal",
     "facet_jacobian",
-    "reference_cell_volume",
-    "reference_facet_volume",
     "vertex",
+    "facet_vertex",
     "weight",
-    "facet_orientation",
-    "average",
 ]
 
 
@@ -30,10 +27,10 @@ class Terminal:
     Attributes:
         kind: What is evaluated. ``coordinate`` is the spatial coordinate; with one derivative it is an entry of the
             Jacobian, component = row. ``facet_jacobian`` is that of the map from the reference facet to the
-            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex
-            (component = vertex * gdim + axis). ``average`` is a precomputed mean (see `index`).
+            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex, ``facet_vertex`` of a vertex of the facet
+            (component = vertex * gdim + axis).
         index: Number of the argument (0 test, 1 trial), or position of the coefficient or constant in the integral's
-            tuples; position in ``FormIntegral.averages`` for ``average``; 0 otherwise.
+            tuples; 0 otherwise.
         component: Flat component in reference value space (row-major), or as said above.
         derivatives: Number of derivatives with respect to each reference direction; () if none.
         restriction: "+" or "-" in interior facet integrals, "" otherwise.

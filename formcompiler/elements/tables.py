@@ -11,7 +11,7 @@ import basix.ufl
 import numpy as np
 import numpy.typing as npt
 
-from formcompiler.elements.cells import TENSOR_CELLS, FloatArray
+from formcompiler.elements.cells import TENSOR_CELLS, FloatArray, cell_type
 
 Element = Any
 """An element of basix.ufl."""
@@ -142,3 +142,22 @@ def _match_products(values: FloatArray, lines: list[FloatArray]) -> npt.NDArray[
             return None
         result[multi_index] = near[0]
     return result
+
+
+def joint_polyset(elements: list[Element], cell: str) -> Any:
+    """Return the polynomial set type on a cell that holds the functions of all elements (macro elements or not)."""
+    result = basix.PolysetType.standard
+    for element in elements:
+        result = basix.polyset_superset(cell_type(cell), result, element.polyset_type)
+    return result
+
+
+def quadrature_element_rule(element: Element) -> tuple[FloatArray, FloatArray] | None:
+    """Return points and weights of a quadrature element (also blocked or inside a mixed element), or None."""
+    if element.is_mixed:
+        found = [quadrature_element_rule(sub) for sub in element.sub_elements]
+        return next((rule for rule in found if rule is not None), None)
+    if not element.is_quadrature:
+        return None
+    points, weights = element.custom_quadrature()
+    return np.asarray(points, dtype=np.float64), np.asarray(weights, dtype=np.float64)

@@ -80,6 +80,7 @@ class FormIntegral:
         coefficients: Coefficients that the kernel takes, in the order of its parameters.
         constants: Constants that the kernel takes.
         integrands: One for each quadrature rule.
+        n_components: Number of components of the result per point; 1 unless this is an expression.
     """
 
     integral_type: IntegralType
@@ -91,6 +92,7 @@ class FormIntegral:
     coefficients: tuple[FormCoefficient, ...]
     constants: tuple[FormConstant, ...]
     integrands: tuple[Integrand, ...]
+    n_components: int = 1
 
     @property
     def n_sides(self) -> int:

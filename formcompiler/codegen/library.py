@@ -1,0 +1,48 @@
+"""C++ source of a shared library: kernels, each with an entry of one common C signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from formcompiler.codegen.method import INCLUDES, MethodCode
+from formcompiler.kernel.parameters import Parameter
+
+_CPP = {
+    "float32": "float",
+    "float64": "double",
+    "complex64": "std::complex<float>",
+    "complex128": "std::complex<double>",
+}
+_SIGNATURE = (
+    "{scalar}* A, const {scalar}* const* w, const {scalar}* const* c, const {real}* coordinates, const int* facet, "
+    "const unsigned char* permutation"
+)
+
+
+def library_source(methods: Sequence[MethodCode], scalar_type: str, geometry_type: str) -> str:
+    """Return a translation unit with all kernels and ``extern "C"`` entries ``call_NAME``.
+
+    An entry takes the result, arrays of pointers to the coefficients and to the constants, the coordinates, the facet
+    numbers and the facet permutations; it passes on what the kernel needs.
+    """
+    signature = _SIGNATURE.format(scalar=_CPP[scalar_type], real=_CPP[geometry_type])
+    parts = [f"#include <{header}>" for header in INCLUDES]
+    for method in methods:
+        call = ", ".join(_arguments(method.parameters))
+        parts.append(f"namespace {{\n{method.text}\n}}")
+        parts.append(f'extern "C" void call_{method.name}({signature})\n{{\n  {method.name}({call});\n}}')
+    return "\n\n".join(parts) + "\n"
+
+
+def _arguments(parameters: Sequence[Parameter]) -> list[str]:
+    fixed = {"result": "A", "coordinates": "coordinates", "facet": "facet", "facet_permutation": "permutation"}
+    arrays = {"coefficient": "w", "constant": "c"}
+    counts = {"coefficient": 0, "constant": 0}
+    arguments = []
+    for parameter in parameters:
+        if parameter.role in fixed:
+            arguments.append(fixed[parameter.role])
+        else:
+            arguments.append(f"{arrays[parameter.role]}[{counts[parameter.role]}]")
+            counts[parameter.role] += 1
+    return arguments

@@ -1,0 +1,317 @@
+"""Compiled forms and expressions as Python objects: one kernel on one cell, for tests and for assemblers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from formcompiler.codegen.library import library_source
+from formcompiler.errors import InvalidOptionError
+from formcompiler.frontend.analysis import AnalysedForm
+from formcompiler.frontend.integrals import FormIntegral, SubdomainId
+from formcompiler.kernel.interface import n_facets, result_shape
+from formcompiler.kernels import Kernel
+from formcompiler.options import REAL_TYPE, Options
+from formcompiler.runtime.compiler import build_library
+
+INTEGRAL_TYPES = ("cell", "exterior_facet", "interior_facet", "vertex")
+
+
+@dataclass(frozen=True)
+class IntegralInfo:
+    """What one kernel of a form integrates.
+
+    Attributes:
+        integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+        subdomain_ids: Ids that it applies to; "otherwise" means every entity, marked or not.
+        degrees: Degree of each quadrature rule (-1 for given points).
+        n_points: Number of points of each rule.
+        factorized: Whether the kernel is sum-factorized.
+        reason: Why it is not.
+        flops: Floating-point operations of one call.
+    """
+
+    integral_type: str
+    subdomain_ids: tuple[SubdomainId, ...]
+    degrees: tuple[int, ...]
+    n_points: tuple[int, ...]
+    factorized: bool
+    reason: str
+    flops: int
+
+    @property
+    def type(self) -> str:
+        """Return the integral type."""
+        return self.integral_type
+
+    @property
+    def ids(self) -> tuple[SubdomainId, ...]:
+        """Return the subdomain ids."""
+        return self.subdomain_ids
+
+    @property
+    def degree(self) -> int:
+        """Return the largest degree of its rules."""
+        return max(self.degrees)
+
+    @property
+    def points(self) -> int:
+        """Return the number of points of all rules together."""
+        return sum(self.n_points)
+
+
+@dataclass(frozen=True)
+class KernelHandle:
+    """A kernel of the library, for an assembler.
+
+    Attributes:
+        integral_type: Kind of entity.
+        subdomain_ids: Ids that it applies to; "otherwise" means every entity.
+        address: Address of a C function ``void (T* A, const T* const* w, const T* const* c, const R* coordinates,
+            const int* facet, const unsigned char* permutation)`` that adds to A.
+        coefficients: Position in ``form.coefficients()`` of each entry of w.
+        constants: Position in ``form.constants()`` of each entry of c.
+    """
+
+    integral_type: str
+    subdomain_ids: tuple[SubdomainId, ...]
+    address: int
+    coefficients: tuple[int, ...]
+    constants: tuple[int, ...]
+
+
+class _Library:
+    """The shared library of some kernels."""
+
+    def __init__(self, kernels: Sequence[Kernel], options: Options) -> None:
+        self._options = options
+        self.source = library_source([k.method for k in kernels], options.scalar_type, REAL_TYPE[options.scalar_type])
+
+    @cached_property
+    def _handle(self) -> ctypes.CDLL:
+        return ctypes.CDLL(str(build_library(self.source, name="kernels")))
+
+    def address(self, kernel: Kernel) -> int:
+        """Return the address of the entry of a kernel."""
+        function = self._handle[f"call_{kernel.method.name}"]
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def call(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
+        """Add the kernel's tensor to the result."""
+        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)
+        w, c = (_pointers(arrays) for arrays in (inputs.coefficients, inputs.constants))
+        prototype(self.address(kernel))(
+            result.ctypes.data,
+            ctypes.cast(w, ctypes.c_void_p),
+            ctypes.cast(c, ctypes.c_void_p),
+            inputs.coordinates.ctypes.data,
+            inputs.facets.ctypes.data,
+            inputs.permutations.ctypes.data,
+        )
+
+
+def _pointers(arrays: Sequence[npt.NDArray[Any]]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """Checked arrays of one kernel call."""
+
+    coefficients: list[npt.NDArray[Any]]
+    constants: list[npt.NDArray[Any]]
+    coordinates: npt.NDArray[Any]
+    facets: npt.NDArray[np.int32]
+    permutations: npt.NDArray[np.uint8]
+
+
+class _InputReader:
+    """Turns the user's data into the arrays of a kernel; every wrong shape is named."""
+
+    def __init__(self, coefficients: Sequence[Any], constants: Sequence[Any], options: Options) -> None:
+        self._coefficients = coefficients
+        self._constants = constants
+        self._scalar = np.dtype(options.scalar_type)
+        self._geometry = np.dtype(REAL_TYPE[options.scalar_type])
+
+    def read(
+        self,
+        integral: FormIntegral,
+        coordinates: Any,
+        coefficients: Mapping[Any, Any] | None,
+        constants: Mapping[Any, Any] | None,
+        facet: Any,
+        permutation: Any,
+    ) -> _Inputs:
+        """Return the inputs of one kernel."""
+        sides = integral.n_sides
+        n_nodes = integral.coordinate_element.dim // integral.gdim
+        w = [
+            self._values("coefficient", c.name, self._coefficients[c.position], coefficients, sides * c.element.dim)
+            for c in integral.coefficients
+        ]
+        k = [
+            self._values("constant", c.name, self._constants[c.position], constants, int(np.prod(c.shape)))
+            for c in integral.constants
+        ]
+        count = n_facets(integral)
+        return _Inputs(
+            w,
+            k,
+            _array("coordinates", coordinates, self._geometry, sides * n_nodes * integral.gdim),
+            _array("local_facet", [0] * count if facet is None else facet, np.dtype(np.int32), count),
+            _array(
+                "facet_permutation", [0] * count if permutation is None else permutation, np.dtype(np.uint8), count
+            ),
+        )
+
+    def _values(self, kind: str, name: str, key: Any, data: Mapping[Any, Any] | None, size: int) -> npt.NDArray[Any]:
+        if data is None or key not in data:
+            raise InvalidOptionError(
+                f"tabulate_tensor needs a value for the {kind} {key} ('{name}'): pass {kind}s={{...: values}}"
+            )
+        return _array(f"values of the {kind} {key} ('{name}')", data[key], self._scalar, size)
+
+
+def _array(what: str, values: Any, dtype: Any, size: int) -> npt.NDArray[Any]:
+    if size == 0:
+        return np.zeros(2, dtype)
+    array = np.ascontiguousarray(values, dtype=dtype).ravel()
+    if array.size != size:
+        raise InvalidOptionError(f"{what}: expected {size} numbers, got {array.size}")
+    return array
+
+
+class CompiledForm:
+    """A form, compiled: facts about its integrals, its C++, and its element tensors.
+
+    Attributes:
+        integrals: One entry for each kernel.
+        kernels_data: The kernels themselves.
+        options: The options of the compilation.
+    """
+
+    def __init__(self, form: Any, analysed: AnalysedForm, kernels: Sequence[Kernel], options: Options) -> None:
+        self.form = form
+        self.analysed = analysed
+        self.options = options
+        self.kernel_objects = tuple(kernels)
+        self._library = _Library(kernels, options)
+        self._reader = _InputReader(form.coefficients(), form.constants(), options)
+        self.integrals = tuple(
+            IntegralInfo(
+                k.integral.integral_type,
+                k.integral.subdomain_ids,
+                tuple(i.rule.degree for i in k.integral.integrands),
+                tuple(i.rule.n_points for i in k.integral.integrands),
+                k.factorized,
+                k.reason,
+                k.operations,
+            )
+            for k in kernels
+        )
+
+    @property
+    def source(self) -> str:
+        """Return the C++ of all kernels."""
+        return self._library.source
+
+    @cached_property
+    def kernels(self) -> tuple[KernelHandle, ...]:
+        """Return the entries of the compiled library."""
+        return tuple(
+            KernelHandle(
+                k.integral.integral_type,
+                k.integral.subdomain_ids,
+                self._library.address(k),
+                tuple(c.position for c in k.integral.coefficients),
+                tuple(c.position for c in k.integral.constants),
+            )
+            for k in self.kernel_objects
+        )
+
+    def tabulate_tensor(
+        self,
+        integral_type: str,
+        subdomain_id: int | None,
+        coordinates: Any,
+        *,
+        coefficients: Mapping[Any, Any] | None = None,
+        constants: Mapping[Any, Any] | None = None,
+        local_facet: Any = None,
+        facet_permutation: Any = None,
+    ) -> npt.NDArray[Any]:
+        """Return the element tensor of one entity, summed over all integrals of the type that apply to it.
+
+        Args:
+            integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+            subdomain_id: Id of the entity; None if it is unmarked.
+            coordinates: Nodes of the cell, axes (node, direction), in the order of the coordinate element; both
+                cells on interior facets, axes (side, node, direction).
+            coefficients: Dofs of each ``ufl.Coefficient`` in basix order; both cells' on interior facets.
+            constants: Value of each ``ufl.Constant``, row-major.
+            local_facet: Local number of the facet (of the vertex for "vertex"); a pair on interior facets.
+            facet_permutation: How the cell sees the facet, ``2 * rotations + reflections``; a pair.
+
+        Returns:
+            One axis per argument, dofs in basix order, both cells' behind one another on interior facets; a scalar
+            for rank 0.
+
+        Raises:
+            InvalidOptionError: for an unknown integral type, missing data, or data of the wrong size.
+        """
+        if integral_type not in INTEGRAL_TYPES:
+            raise InvalidOptionError(f"integral_type={integral_type!r}: choose one of {', '.join(INTEGRAL_TYPES)}")
+        sides = 2 if integral_type == "interior_facet" else 1
+        shape = tuple(sides * e.dim for e in self.analysed.arguments)
+        if self.options.part == "diagonal" and len(shape) == 2:
+            shape = shape[:1]
+        result = np.zeros(shape, dtype=self.options.scalar_type)
+        for kernel in self.kernel_objects:
+            ids = kernel.integral.subdomain_ids
+            if kernel.integral.integral_type == integral_type and ("otherwise" in ids or subdomain_id in ids):
+                inputs = self._reader.read(
+                    kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
+                )
+                self._library.call(kernel, result, inputs)
+        return result[()] if shape == () else result
+
+
+class CompiledExpression:
+    """An expression at fixed reference points, compiled."""
+
+    def __init__(
+        self, coefficients: Sequence[Any], constants: Sequence[Any], kernel: Kernel, options: Options
+    ) -> None:
+        self.kernel = kernel
+        self.options = options
+        self._library = _Library([kernel], options)
+        self._reader = _InputReader(coefficients, constants, options)
+
+    @property
+    def source(self) -> str:
+        """Return the C++ of the kernel."""
+        return self._library.source
+
+    def tabulate_tensor(
+        self,
+        coordinates: Any,
+        *,
+        coefficients: Mapping[Any, Any] | None = None,
+        constants: Mapping[Any, Any] | None = None,
+        local_facet: Any = None,
+        facet_permutation: Any = None,
+    ) -> npt.NDArray[Any]:
+        """Return the values, axes (point, component, dof of each argument); data as in `CompiledForm`."""
+        result = np.zeros(result_shape(self.kernel.integral, "full"), dtype=self.options.scalar_type)
+        inputs = self._reader.read(
+            self.kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
+        )
+        self._library.call(self.kernel, result, inputs)
+        return result

@@ -1,0 +1,272 @@
+"""From a UFL form or expression to integrals of argument terms: UFL's own lowering, then scalarization."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import ufl
+import ufl.classes as uc
+from ufl.algorithms import compute_form_data
+from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants
+from ufl.algorithms.apply_algebra_lowering import apply_algebra_lowering
+from ufl.algorithms.apply_derivatives import apply_derivatives
+from ufl.algorithms.apply_function_pullbacks import apply_function_pullbacks
+from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
+from ufl.algorithms.check_arities import ArityMismatch
+from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
+
+from formcompiler.elements.quadrature import QuadratureRule
+from formcompiler.errors import FormCompilerError, UnsupportedFormError
+from formcompiler.frontend.checks import check_form, explain
+from formcompiler.frontend.graph import ExpressionWriter, Graph
+from formcompiler.frontend.integrals import (
+    ArgumentTerm,
+    FormCoefficient,
+    FormConstant,
+    FormIntegral,
+    Integrand,
+    SubdomainId,
+)
+from formcompiler.frontend.modified_terminals import TerminalFinder
+from formcompiler.frontend.rules import expression_rule, select_rule
+from formcompiler.frontend.scalarize import LinearForm, Scalarizer
+from formcompiler.frontend.terminal_names import TerminalNamer
+from formcompiler.naming import Namer
+from formcompiler.options import Options
+
+_PRESERVED = (uc.Jacobian,)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AnalysedForm:
+    """A form as the builders see it.
+
+    Attributes:
+        arguments: Elements of the arguments, test function first.
+        coefficients: The form's coefficients, numbered as in ``form.coefficients()``.
+        constants: The form's constants, numbered as in ``form.constants()``.
+        integrals: One for each integral type and set of subdomains with equal integrands.
+        signature: Hash of the form that does not depend on counters of the process.
+    """
+
+    arguments: tuple[Any, ...]
+    coefficients: tuple[FormCoefficient, ...]
+    constants: tuple[FormConstant, ...]
+    integrals: tuple[FormIntegral, ...]
+    signature: str
+
+
+def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = None) -> AnalysedForm:
+    """Return the integrals of a form; names maps ``id(object)`` to the user's variable name.
+
+    Raises:
+        UnsupportedFormError: if the form is outside the language.
+    """
+    with _errors_of_ufl(form):
+        check_form(form)
+        coefficients, constants = form.coefficients(), form.constants()
+        namer = Namer(RESERVED_IN_KERNELS)
+        named = _Data(
+            tuple(_named_coefficient(c, i, names or {}, namer) for i, c in enumerate(coefficients)),
+            tuple(_named_constant(c, i, names or {}, namer) for i, c in enumerate(constants)),
+            {c: i for i, c in enumerate(coefficients)},
+            {c: i for i, c in enumerate(constants)},
+        )
+        data = _compute_form_data(form, options)
+        integrals = [_analyse_integral(group, form, named, options) for group in data.integral_data]
+        arguments = tuple(a.ufl_function_space().ufl_element() for a in form.arguments())
+    nonzero = tuple(integral for integral in integrals if integral.integrands)
+    return AnalysedForm(arguments, named.coefficients, named.constants, nonzero, form.signature())
+
+
+def analyse_expression(
+    expr: Any, points: Any, options: Options, names: Mapping[int, str] | None = None
+) -> FormIntegral:
+    """Return an expression at fixed reference points, axes (point, direction), as an integral of one integrand.
+
+    Points of one dimension less than the cell lie on its facets.
+
+    Raises:
+        UnsupportedFormError: if the expression is outside the language or the points do not fit its cell.
+    """
+    with _errors_of_ufl(expr):
+        expr = ufl.as_ufl(expr)
+        arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
+        coefficients, constants = extract_coefficients(expr), extract_constants(expr)
+        namer = Namer(RESERVED_IN_KERNELS)
+        named = _Data(
+            tuple(_named_coefficient(c, i, names or {}, namer) for i, c in enumerate(coefficients)),
+            tuple(_named_constant(c, i, names or {}, namer) for i, c in enumerate(constants)),
+            {c: i for i, c in enumerate(coefficients)},
+            {c: i for i, c in enumerate(constants)},
+        )
+        domain = _expression_domain(expr)
+        rule = expression_rule(domain.ufl_cell().cellname, points)
+        facet = rule.points.shape[1] < domain.topological_dimension
+        lowered = _lower_expression(expr, options)
+        components = list(np.ndindex(*lowered.ufl_shape))
+        builder = _IntegrandBuilder("exterior_facet" if facet else "cell", domain, named, options)
+        integrand = builder.build(rule, [(lowered, c) for c in components], "")
+    elements = tuple(a.ufl_function_space().ufl_element() for a in arguments)
+    return replace(builder.integral("expression", (), elements, (integrand,)), n_components=len(components))
+
+
+def expression_data(expr: Any) -> tuple[list[Any], list[Any]]:
+    """Return the coefficients and constants of an expression, in the order of their positions."""
+    expr = ufl.as_ufl(expr)
+    return list(extract_coefficients(expr)), list(extract_constants(expr))
+
+
+RESERVED_IN_KERNELS = ("A", "coordinate_dofs", "facet", "facet_permutation", "T", "R")
+"""Names of kernel parameters and types that coefficients may not take."""
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Coefficients and constants with their numbers."""
+
+    coefficients: tuple[FormCoefficient, ...]
+    constants: tuple[FormConstant, ...]
+    coefficient_numbers: Mapping[Any, int]
+    constant_numbers: Mapping[Any, int]
+
+
+def _named_coefficient(function: Any, position: int, names: Mapping[int, str], namer: Namer) -> FormCoefficient:
+    name = namer(names.get(id(function), f"w{position}"))
+    return FormCoefficient(name, function.ufl_function_space().ufl_element(), position)
+
+
+def _named_constant(constant: Any, position: int, names: Mapping[int, str], namer: Namer) -> FormConstant:
+    return FormConstant(namer(names.get(id(constant), f"c{position}")), constant.ufl_shape, position)
+
+
+@contextmanager
+def _errors_of_ufl(form: Any) -> Any:
+    """Turn UFL's exceptions into ours, with a remedy; silence its warnings about what we handle or refuse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Only know how to compute")
+            yield
+    except FormCompilerError:
+        raise
+    except (Exception, ArityMismatch) as error:
+        raise UnsupportedFormError(explain(error)) from error
+
+
+def _compute_form_data(form: Any, options: Options) -> Any:
+    return compute_form_data(
+        form,
+        do_apply_function_pullbacks=True,
+        do_apply_integral_scaling=True,
+        do_apply_geometry_lowering=True,
+        preserve_geometry_types=_PRESERVED,
+        do_apply_restrictions=True,
+        do_append_everywhere_integrals=False,
+        complex_mode=options.scalar_type.startswith("complex"),
+    )
+
+
+def _lower_expression(expr: Any, options: Options) -> Any:
+    for step in (apply_algebra_lowering, apply_derivatives, apply_function_pullbacks):
+        expr = step(expr)
+    for _ in range(2):
+        expr = apply_derivatives(apply_geometry_lowering(expr, _PRESERVED))
+    return expr if options.scalar_type.startswith("complex") else remove_complex_nodes(expr)
+
+
+def _expression_domain(expr: Any) -> Any:
+    domains = ufl.domain.extract_domains(expr)
+    if len(domains) != 1:
+        raise UnsupportedFormError(
+            f"the expression {expr} lives on {len(domains)} meshes; it needs exactly one, through a coefficient, "
+            "a Constant or a geometric quantity of that mesh"
+        )
+    return domains[0]
+
+
+def _analyse_integral(group: Any, form: Any, named: _Data, options: Options) -> FormIntegral:
+    builder = _IntegrandBuilder(group.integral_type, group.domain, named, options)
+    merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
+    for integral in group.integrals:
+        rule = select_rule(integral, group.domain.ufl_cell().cellname, options.max_quadrature_degree)
+        merged.setdefault(rule.key(), (rule, []))[1].append(integral.integrand())
+    integrands = []
+    for rule, parts in merged.values():
+        suffix = f"_r{len(integrands)}" if integrands else ""
+        integrand = builder.build(rule, [(part, ()) for part in parts], suffix)
+        if integrand.terms:
+            integrands.append(integrand)
+    elements = tuple(a.ufl_function_space().ufl_element() for a in form.arguments())
+    return builder.integral(group.integral_type, _subdomain_ids(group.subdomain_id), elements, tuple(integrands))
+
+
+def _subdomain_ids(ids: Any) -> tuple[SubdomainId, ...]:
+    return tuple(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else (ids,)
+
+
+class _IntegrandBuilder:
+    """Builds the integrands of one integral; they share its names."""
+
+    def __init__(self, integral_type: str, domain: Any, named: _Data, options: Options) -> None:
+        self._domain = domain
+        self._data = named
+        self._finder = TerminalFinder(domain, integral_type, named.coefficient_numbers, named.constant_numbers)
+        self._complex = options.scalar_type.startswith("complex")
+        self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in (*named.coefficients, *named.constants))])
+
+    def build(self, rule: QuadratureRule, parts: list[tuple[Any, tuple[int, ...]]], suffix: str) -> Integrand:
+        """Return the integrand of one rule; parts are expressions with the component that is wanted of each."""
+        graph = Graph()
+        scalarize = Scalarizer(graph, self._finder, self._complex)
+        forms = [scalarize(expr, component) for expr, component in parts]
+        if parts and not any(component for _, component in parts):
+            forms = [_add_up(graph, forms)]
+        keys = [(c, key, node) for c, form in enumerate(forms) for key, node in sorted(form.items())]
+        keys = [(c, key, node) for c, key, node in keys if graph.value(node) != 0]
+        leaves = [graph.nodes[n][1] for n in graph.reachable([k[2] for k in keys]) if graph.nodes[n][0] == "terminal"]
+        names = TerminalNamer(self._data.coefficients, self._data.constants, self._namer, suffix)(leaves)
+        writer = ExpressionWriter(graph, names, self._prefix(f"s{suffix.replace('_', '')}_" if suffix else "s"))
+        factors = writer.write([node for _, _, node in keys])
+        terms = tuple(ArgumentTerm(key, f, c) for (c, key, _), f in zip(keys, factors, strict=True))
+        return Integrand(rule, {names[t]: t for t in leaves}, tuple(writer.definitions), terms)
+
+    def _prefix(self, wish: str) -> str:
+        """Return a prefix for numbered names that no coefficient or constant begins with."""
+        taken = [c.name for c in (*self._data.coefficients, *self._data.constants)]
+        while any(name.startswith(wish) for name in taken):
+            wish += "x"
+        return wish
+
+    def integral(
+        self, kind: Any, ids: tuple[SubdomainId, ...], arguments: tuple[Any, ...], integrands: tuple[Integrand, ...]
+    ) -> FormIntegral:
+        """Return the integral, with the coefficients and constants that its integrands use."""
+        used = {(t.kind, t.index) for i in integrands for t in i.terminals.values()}
+        coefficients = [c for c in self._data.coefficients if ("coefficient", c.position) in used]
+        constants = [c for c in self._data.constants if ("constant", c.position) in used]
+        return FormIntegral(
+            kind,
+            ids,
+            self._domain.ufl_cell().cellname,
+            self._domain.geometric_dimension,
+            self._domain.ufl_coordinate_element(),
+            arguments,
+            tuple(coefficients),
+            tuple(constants),
+            integrands,
+        )
+
+
+def _add_up(graph: Graph, forms: list[LinearForm]) -> LinearForm:
+    total: LinearForm = {}
+    for form in forms:
+        for key, node in form.items():
+            total[key] = graph.add(total[key], node) if key in total else node
+    return total

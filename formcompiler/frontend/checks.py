@@ -1,0 +1,99 @@
+"""What a form must be before it is lowered, and UFL's exceptions in the user's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ufl
+import ufl.classes as uc
+from ufl.algorithms.analysis import extract_arguments, extract_type
+
+from formcompiler.errors import UnsupportedFormError
+
+_REMEDIES = (
+    (
+        "must be restricted",
+        "a function on an interior facet (dS) has two values and needs a restriction: write w('+') or w('-'), "
+        "avg(w) or jump(w)",
+    ),
+    ("Cannot restrict an expression twice", "a restriction inside a restriction, such as avg(jump(w)): keep one"),
+    ("Unexpected restriction", "a restriction such as w('+') or avg(w) makes sense in dS only, not in dx or ds"),
+    ("cannot be restricted", "a restriction such as w('+') or avg(w) makes sense in dS only, not in dx or ds"),
+    (
+        "Integral of type cell cannot contain a ReferenceNormal",
+        "FacetNormal is defined on facets only: use it in ds or dS, not in dx",
+    ),
+    ("Failure to conjugate", "in complex mode the test function must be conjugated: write inner(u, v)"),
+    ("Multiple domains", "the integrand lives on several meshes: define all functions on one ufl.Mesh"),
+    ("Applying nonlinear operator", "use a Coefficient for the unknown and derivative() for its linearization"),
+    ("non-matching form arguments", "all terms need the same arguments (rank): split with lhs() and rhs()"),
+    ("Circumradius only makes sense", "Circumradius needs an affine simplex; use CellDiameter on this mesh"),
+    ("Facet edge lengths only", "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2"),
+)
+
+
+def explain(error: BaseException) -> str:
+    """Return UFL's own message followed by what to write instead, where we know it."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    remedies = [remedy for phrase, remedy in _REMEDIES if phrase in text]
+    return f"UFL refuses the form: {text}" + "".join(f" -- {remedy}" for remedy in remedies)
+
+
+def check_form(form: Any) -> None:
+    """Check what UFL would only stumble over later.
+
+    Raises:
+        UnsupportedFormError: if this is no form, is empty, has terms of different rank, lives on several meshes, or
+            contains an operator that only an assembler can evaluate.
+    """
+    if not isinstance(form, ufl.Form):
+        raise UnsupportedFormError(_not_a_form(form))
+    if form.empty():
+        raise UnsupportedFormError(
+            "the form is empty: all of its terms are zero, so that its rank and its mesh are unknown. "
+            "Leave it out, or write it with a Constant that is set to 0"
+        )
+    _check_operators(form)
+    _check_ranks(form)
+    _check_restrictions(form)
+
+
+def _not_a_form(form: Any) -> str:
+    if isinstance(form, ufl.core.expr.Expr):
+        return f"expected a form, got the expression {form}: multiply it by dx, ds or dS"
+    if isinstance(form, ufl.form.BaseForm):
+        return f"expected a plain form, got a {type(form).__name__}, which only an assembler can evaluate"
+    return f"expected a ufl.Form, got {type(form).__name__}"
+
+
+def _check_operators(form: Any) -> None:
+    for operator in (uc.Interpolate, uc.ExternalOperator):
+        if any(extract_type(integral.integrand(), operator) for integral in form.integrals()):
+            name = operator.__name__
+            raise UnsupportedFormError(
+                f"ufl.{name} is not supported inside a form: interpolate into a Coefficient first and use that"
+            )
+
+
+def _check_ranks(form: Any) -> None:
+    ranks = {}
+    for integral in form.integrals():
+        arguments = extract_arguments(integral.integrand())
+        ranks.setdefault(len({a.number() for a in arguments}), integral)
+    if len(ranks) > 1:
+        found = ", ".join(f"rank {rank}" for rank in sorted(ranks))
+        raise UnsupportedFormError(
+            f"the terms of the form have different rank ({found}): some contain a trial function, others do not. "
+            "Split the equation with lhs() and rhs(), or use a Coefficient for the unknown"
+        )
+
+
+def _check_restrictions(form: Any) -> None:
+    for integral in form.integrals():
+        if integral.integral_type() == "interior_facet":
+            continue
+        if extract_type(integral.integrand(), uc.Restricted):
+            raise UnsupportedFormError(
+                f"a restriction ('+', '-', avg or jump) stands in an integral over "
+                f"{integral.integral_type().replace('_', ' ')}s; only interior facets (dS) have two sides"
+            )

@@ -1,0 +1,179 @@
+"""From UFL's modified terminals to ours: restrictions, reference derivatives and components in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ufl
+import ufl.classes as uc
+
+from formcompiler.elements import cells
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.graph import Graph
+from formcompiler.frontend.scalarize import LinearForm
+from formcompiler.terminals import Terminal, TerminalKind
+
+
+@dataclass(frozen=True)
+class _Modified:
+    """A UFL terminal without its wrappers."""
+
+    terminal: Any
+    component: tuple[int, ...]
+    derivatives: tuple[int, ...]
+    restriction: str
+
+
+def _unwrap(expr: Any, component: tuple[int, ...], tdim: int) -> _Modified:
+    restriction, n_gradients, inner = "", 0, expr
+    while not inner._ufl_is_terminal_:
+        if isinstance(inner, uc.Restricted):
+            restriction = inner.side()
+        elif isinstance(inner, uc.ReferenceGrad):
+            n_gradients += 1
+        elif isinstance(inner, (uc.CellAvg, uc.FacetAvg)):
+            name = "cell_avg" if isinstance(inner, uc.CellAvg) else "facet_avg"
+            raise UnsupportedFormError(f"{name} is not supported; it stands in {expr}")
+        elif not isinstance(inner, uc.ReferenceValue):
+            raise UnsupportedFormError(f"derivatives of {inner} cannot be carried to its terminals")
+        inner = inner.ufl_operands[0]
+    split = len(component) - n_gradients
+    directions = component[split:]
+    derivatives = tuple(directions.count(d) for d in range(tdim)) if n_gradients else ()
+    return _Modified(inner, component[:split], derivatives, restriction)
+
+
+class TerminalFinder:
+    """Finds the value of a component of a modified terminal, for one integral.
+
+    Args:
+        domain: The mesh that is integrated over.
+        integral_type: Kind of entity.
+        coefficients: Position of each coefficient in the integral's tuple.
+        constants: Position of each constant.
+    """
+
+    def __init__(
+        self, domain: Any, integral_type: str, coefficients: Mapping[Any, int], constants: Mapping[Any, int]
+    ) -> None:
+        self._domain = domain
+        self._cell = domain.ufl_cell().cellname
+        self._gdim = domain.geometric_dimension
+        self._on_facet = "facet" in integral_type
+        self._integral_type = integral_type
+        self._coefficients = coefficients
+        self._constants = constants
+
+    def __call__(self, graph: Graph, expr: Any, component: tuple[int, ...]) -> LinearForm:
+        """Return one component of a modified terminal as a linear form on the graph."""
+        modified = _unwrap(expr, component, cells.dimension(self._cell))
+        terminal = modified.terminal
+        if isinstance(terminal, (uc.Argument, uc.Coefficient)):
+            return self._function(graph, modified)
+        if isinstance(terminal, uc.Constant):
+            flat = _flatten(modified.component, terminal.ufl_shape)
+            return _leaf(graph, Terminal("constant", self._constants[terminal], flat))
+        if modified.derivatives and not isinstance(terminal, (uc.SpatialCoordinate, uc.Jacobian)):
+            return self._derivative_of_geometry(graph, modified)
+        return self._geometry(graph, modified)
+
+    def _function(self, graph: Graph, modified: _Modified) -> LinearForm:
+        function = modified.terminal
+        self._check_domain(function)
+        element = function.ufl_function_space().ufl_element()
+        flat = _flatten(modified.component, element.reference_value_shape)
+        if isinstance(function, uc.Argument):
+            if function.part() is not None:
+                raise UnsupportedFormError(
+                    f"{function} has a part number; use one mixed element and split(), or separate forms per block"
+                )
+            terminal = Terminal("argument", function.number(), flat, modified.derivatives, modified.restriction)
+            return {(terminal,): graph.one}
+        index = self._coefficients[function]
+        return _leaf(graph, Terminal("coefficient", index, flat, modified.derivatives, modified.restriction))
+
+    def _check_domain(self, function: Any) -> None:
+        domain = ufl.domain.extract_unique_domain(function)
+        if domain != self._domain:
+            raise UnsupportedFormError(
+                f"{function} is defined on another mesh ({domain}) than the integration domain ({self._domain}); "
+                "forms over several meshes are not supported: define all functions on one ufl.Mesh"
+            )
+
+    def _derivative_of_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
+        constant = (uc.ReferenceNormal, uc.CellFacetJacobian, uc.CellVertices, uc.CellOrigin, uc.QuadratureWeight)
+        if isinstance(modified.terminal, constant) or cells.dimension(self._cell) == 0:
+            return {}
+        if isinstance(modified.terminal, uc.CellCoordinate) and sum(modified.derivatives) == 1:
+            return {(): graph.one} if modified.derivatives[modified.component[0]] else {}
+        if isinstance(modified.terminal, uc.CellCoordinate):
+            return {}
+        raise UnsupportedFormError(f"derivatives of {type(modified.terminal).__name__} are not supported")
+
+    def _geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
+        quantity, component, side = modified.terminal, modified.component, modified.restriction
+        tdim = cells.dimension(self._cell)
+        if isinstance(quantity, uc.SpatialCoordinate):
+            return _leaf(graph, Terminal("coordinate", 0, component[0], modified.derivatives, side))
+        if isinstance(quantity, uc.Jacobian):
+            row, column = component
+            extra = modified.derivatives or (0,) * tdim
+            derivatives = tuple(n + (d == column) for d, n in enumerate(extra))
+            return _leaf(graph, Terminal("coordinate", 0, row, derivatives, side))
+        if isinstance(quantity, uc.QuadratureWeight):
+            return _leaf(graph, Terminal("weight"))
+        if isinstance(quantity, uc.CellCoordinate):
+            return _leaf(graph, Terminal("reference_coordinate", 0, component[0], (), side))
+        if isinstance(quantity, uc.ReferenceCellVolume):
+            return {(): graph.number(cells.reference_volume(self._cell))}
+        if isinstance(quantity, uc.CellOrientation):
+            return {(): graph.one}  # the order of the vertices orients a manifold cell
+        if isinstance(quantity, (uc.CellVertices, uc.CellOrigin)):
+            vertex, axis = component if len(component) == 2 else (0, component[0])
+            return _leaf(graph, Terminal("vertex", 0, vertex * self._gdim + axis, (), side))
+        if isinstance(quantity, uc.CellEdgeVectors):
+            ends = cells.topology(self._cell)[1][component[0]]
+            return self._difference(graph, "vertex", ends, component[1], side)
+        return self._facet_geometry(graph, modified)
+
+    def _facet_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
+        quantity, component, side = modified.terminal, modified.component, modified.restriction
+        tdim = cells.dimension(self._cell)
+        if not self._on_facet:
+            raise UnsupportedFormError(
+                f"{type(quantity).__name__} is defined on facets only, but the integral is over "
+                f"{_ENTITY.get(self._integral_type, 'cells')}; facet quantities such as FacetNormal need ds or dS"
+            )
+        if isinstance(quantity, uc.ReferenceNormal):
+            return _leaf(graph, Terminal("reference_normal", 0, component[0], (), side))
+        if isinstance(quantity, uc.CellFacetJacobian):
+            return _leaf(graph, Terminal("facet_jacobian", 0, component[0] * (tdim - 1) + component[1], (), side))
+        if isinstance(quantity, uc.FacetCoordinate):
+            return _leaf(graph, Terminal("facet_coordinate", 0, component[0], (), side))
+        facet = cells.facet_cells(self._cell)[0]
+        if isinstance(quantity, uc.ReferenceFacetVolume):
+            return {(): graph.number(cells.reference_volume(facet))}
+        if isinstance(quantity, uc.FacetEdgeVectors):
+            return self._difference(graph, "facet_vertex", cells.topology(facet)[1][component[0]], component[1], side)
+        raise UnsupportedFormError(f"the geometric quantity {type(quantity).__name__} is not supported here")
+
+    def _difference(
+        self, graph: Graph, kind: TerminalKind, ends: tuple[int, ...], axis: int, side: str
+    ) -> LinearForm:
+        """Return the vector from the first to the second vertex along one axis."""
+        start, end = (graph.terminal(Terminal(kind, 0, v * self._gdim + axis, (), side)) for v in ends)
+        return {(): graph.add(end, graph.multiply(graph.number(-1), start))}
+
+
+_ENTITY = {"cell": "cells", "vertex": "vertices"}
+
+
+def _leaf(graph: Graph, terminal: Terminal) -> LinearForm:
+    return {(): graph.terminal(terminal)}
+
+
+def _flatten(component: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return int(np.ravel_multi_index(component, shape)) if shape else 0

@@ -1,0 +1,125 @@
+"""Which quadrature rule an integral uses: metadata, quadrature elements, the estimated degree and its limit."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from ufl.algorithms.analysis import extract_arguments, extract_coefficients
+
+from formcompiler.elements import cells
+from formcompiler.elements.quadrature import QuadratureRule, make_custom_quadrature, make_quadrature
+from formcompiler.elements.tables import joint_polyset, quadrature_element_rule
+from formcompiler.errors import UnsupportedFormError
+
+_log = logging.getLogger(__name__)
+_MANY_POINTS = 1000
+
+
+def select_rule(integral: Any, cell: str, limit: int | None) -> QuadratureRule:
+    """Return the rule of one UFL integral on its reference entity.
+
+    Raises:
+        UnsupportedFormError: if the metadata contradict one another or a quadrature element.
+    """
+    kind, metadata = integral.integral_type(), integral.metadata()
+    entity = {"cell": cell, "vertex": "vertex"}.get(kind) or _facet(cell)
+    scheme = metadata.get("quadrature_rule", metadata.get("scheme", "default"))
+    if scheme == "canonical":
+        scheme = "default"
+    if scheme == "custom":
+        return make_custom_quadrature(entity, *_custom_data(metadata))
+    elements = _elements(integral)
+    given = metadata.get("quadrature_degree", metadata.get("degree", -1))
+    degree = _degree(given, metadata, limit)
+    if kind == "vertex":
+        _check_point_evaluation(elements)
+        return make_quadrature("vertex", 0, "default")
+    own = [r for r in (quadrature_element_rule(e) for e in elements) if r is not None] if kind == "cell" else []
+    if own:
+        return _rule_of_quadrature_element(own, entity, None if given in (-1, None, "auto") else degree)
+    rule = make_quadrature(entity, degree, scheme, joint_polyset(elements, entity))
+    if rule.n_points >= _MANY_POINTS:
+        _log.warning(
+            "%s integral: degree %d needs %d points; set max_quadrature_degree or dx(degree=...) if that is too many",
+            kind,
+            degree,
+            rule.n_points,
+        )
+    return rule
+
+
+def expression_rule(cell: str, points: Any) -> QuadratureRule:
+    """Return given points, axes (point, direction), on the cell or on its reference facet, with unit weights.
+
+    Raises:
+        UnsupportedFormError: if the points have neither the dimension of the cell nor that of its facets.
+    """
+    array = np.asarray(points, dtype=np.float64)
+    tdim = cells.dimension(cell)
+    if array.ndim != 2 or array.shape[1] not in (tdim, tdim - 1) or len(array) == 0:
+        raise UnsupportedFormError(
+            f"points of an expression on a {cell} must have shape (n, {tdim}) or, on facets, (n, {tdim - 1}); "
+            f"given is {array.shape}"
+        )
+    entity = cell if array.shape[1] == tdim else _facet(cell)
+    return QuadratureRule(entity, -1, "points", array, np.ones(len(array)))
+
+
+def _facet(cell: str) -> str:
+    kinds = set(cells.facet_cells(cell))
+    if len(kinds) > 1:
+        raise UnsupportedFormError(f"facet integrals on a {cell}, whose facets are of several kinds, are not supported")
+    return kinds.pop()
+
+
+def _custom_data(metadata: Any) -> tuple[Any, Any]:
+    try:
+        return metadata["quadrature_points"], metadata["quadrature_weights"]
+    except KeyError as missing:
+        raise UnsupportedFormError(
+            f"quadrature_rule 'custom' needs the metadata quadrature_points and quadrature_weights; {missing} is missing"
+        ) from None
+
+
+def _degree(given: Any, metadata: Any, limit: int | None) -> int:
+    if given in (-1, None, "auto"):
+        given = metadata["estimated_polynomial_degree"]
+        given = max(given) if isinstance(given, tuple) else given
+        caps = [c for c in (limit, metadata.get("max_quadrature_degree")) if c is not None]
+        return min([int(given), *map(int, caps)])
+    try:
+        degree = int(given)
+    except (TypeError, ValueError):
+        degree = -1
+    if degree < 0 or degree != given:
+        raise UnsupportedFormError(f"quadrature_degree={given!r}: give an integer of at least 0, or 'auto'")
+    return degree
+
+
+def _elements(integral: Any) -> list[Any]:
+    functions = [*extract_arguments(integral.integrand()), *extract_coefficients(integral.integrand())]
+    return [f.ufl_function_space().ufl_element() for f in functions]
+
+
+def _check_point_evaluation(elements: list[Any]) -> None:
+    for element in elements:
+        if element.discontinuous or not element.pullback.is_identity:
+            raise UnsupportedFormError(
+                f"point integrals (dP) need continuous functions; {element} has no single value at a vertex"
+            )
+
+
+def _rule_of_quadrature_element(rules: list[Any], entity: str, degree: int | None) -> QuadratureRule:
+    points, weights = rules[0]
+    same = all(len(p) == len(points) and np.allclose(p, points) for p, _ in rules)
+    if degree is not None and same:
+        wanted = make_quadrature(entity, degree, "default")
+        same = wanted.points.shape == points.shape and np.allclose(wanted.points, points)
+    if not same:
+        raise UnsupportedFormError(
+            "a quadrature element fixes the points of its integral, but another quadrature element or the integral's "
+            "own quadrature_degree asks for other points; give all the same degree"
+        )
+    return make_custom_quadrature(entity, points, weights)

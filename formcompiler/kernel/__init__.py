@@ -1,0 +1,1 @@
+"""Facts about loopy kernels, and how they are built, linearized and counted."""

@@ -1,0 +1,150 @@
+"""Builds loopy kernels statement by statement, in program order.
+
+Contracts that every kernel of ours keeps, and that the passes may rely on:
+
+* ``kernel.instructions`` is in program order; `formcompiler.kernel.linearize` turns it into a linearization.
+* Every iname has a one-dimensional domain of its own; outer loops come before inner ones in ``kernel.domains``.
+* Two loop nests never share an iname.
+* Tables are read-only temporaries in the global address space with an initializer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
+
+from formcompiler.naming import Namer
+
+Expression = Any
+"""A pymbolic expression."""
+
+
+class KernelBuilder:
+    """Collects the arguments, temporaries, tables, loops and assignments of one kernel."""
+
+    def __init__(self, name: str, dtype: str, target: lp.TargetBase, reserved: Iterable[str] = ()) -> None:
+        self.name = name
+        self._target = target
+        self.dtype = np.dtype(dtype)
+        self._namer = Namer(reserved)
+        self._domains: list[isl.BasicSet] = []
+        self._instructions: list[lp.Assignment] = []
+        self._arguments: list[lp.GlobalArg] = []
+        self._temporaries: list[lp.TemporaryVariable] = []
+        self._tables: dict[tuple[Any, ...], str] = {}
+        self._open_loops: list[str] = []
+        self._writers: dict[str, list[str]] = {}
+        self._readers: dict[str, list[str]] = {}
+
+    def argument(self, name: str, shape: tuple[int, ...], dtype: Any = None, *, written: bool = False) -> str:
+        """Add an array parameter; its name must be among the reserved ones."""
+        argument = lp.GlobalArg(name, np.dtype(dtype or self.dtype), shape=shape, order="C")
+        self._arguments.append(argument.copy(is_output=written, is_input=True))
+        return name
+
+    def temporary(self, wish: str, shape: tuple[int, ...] = (), dtype: Any = None) -> str:
+        """Add a temporary and return its name."""
+        name = self._namer.unique(wish)
+        self.declare(name, shape, dtype)
+        return name
+
+    def declare(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
+        """Add a temporary whose name is among the reserved ones."""
+        self._temporaries.append(
+            lp.TemporaryVariable(
+                name,
+                dtype=np.dtype(dtype or self.dtype),
+                shape=shape,
+                address_space=lp.AddressSpace.PRIVATE,
+                alignment=64 if shape else None,
+            )
+        )
+
+    def table(self, wish: str, values: npt.NDArray[Any]) -> str:
+        """Add a constant table and return its name; equal tables are stored once."""
+        dtype = np.dtype(np.int32) if values.dtype.kind in "iu" else np.empty(0, self.dtype).real.dtype
+        values = np.ascontiguousarray(values, dtype=dtype)
+        key = (values.shape, dtype, values.tobytes())
+        if key not in self._tables:
+            name = self._tables[key] = self._namer.unique(wish)
+            self._temporaries.append(
+                lp.TemporaryVariable(
+                    name,
+                    dtype=dtype,
+                    shape=values.shape,
+                    address_space=lp.AddressSpace.GLOBAL,
+                    read_only=True,
+                    initializer=values,
+                )
+            )
+        return self._tables[key]
+
+    @contextmanager
+    def loop(self, wish: str, extent: int) -> Iterator[Expression]:
+        """Open a loop and give its index; a loop of one trip is no loop, its index is 0."""
+        if extent == 1:
+            yield 0
+            return
+        iname = self._namer.unique(wish)
+        self._domains.append(isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {extent} }}"))
+        self._open_loops.append(iname)
+        yield prim.Variable(iname)
+        self._open_loops.pop()
+
+    @contextmanager
+    def loops(self, *ranges: tuple[str, int]) -> Iterator[tuple[Expression, ...]]:
+        """Open nested loops, outermost first."""
+        if not ranges:
+            yield ()
+            return
+        with self.loop(*ranges[0]) as first, self.loops(*ranges[1:]) as rest:
+            yield (first, *rest)
+
+    def assign(self, target: Expression, value: Expression) -> None:
+        """Add ``target = value`` at the current place."""
+        name = target.name if isinstance(target, prim.Variable) else target.aggregate.name
+        number = f"insn{len(self._instructions)}"
+        index = get_dependencies(target) - {name}
+        read = get_dependencies(value) | index
+        after = [self._writers.get(n, []) for n in sorted(read)]
+        after += [self._writers.get(name, []), self._readers.get(name, [])]
+        self._instructions.append(
+            lp.Assignment(
+                target,
+                value,
+                id=number,
+                within_inames=frozenset(self._open_loops),
+                within_inames_is_final=True,
+                depends_on=frozenset(i for ids in after for i in ids),
+                depends_on_is_final=True,
+            )
+        )
+        self._writers.setdefault(name, []).append(number)
+        for n in read:
+            self._readers.setdefault(n, []).append(number)
+
+    def accumulate(self, target: Expression, value: Expression) -> None:
+        """Add ``target = target + value`` at the current place."""
+        self.assign(target, target + value)
+
+    def build(self) -> lp.TranslationUnit:
+        """Return the kernel; tables that no instruction reads are left out."""
+        used = {n for i in self._instructions for n in i.read_dependency_names() | i.write_dependency_names()}
+        temporaries = [t for t in self._temporaries if t.name in used]
+        return lp.make_kernel(
+            self._domains or [isl.BasicSet("{ : }")],
+            self._instructions,
+            [*self._arguments, *temporaries],
+            target=self._target,
+            name=self.name,
+            lang_version=(2018, 2),
+            seq_dependencies=False,
+        )

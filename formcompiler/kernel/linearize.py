@@ -1,0 +1,48 @@
+"""Linearization in program order: cheap, deterministic, and exactly what the builder meant."""
+
+from __future__ import annotations
+
+import islpy as isl
+import loopy as lp
+from loopy.kernel import KernelState
+from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction, ScheduleItem
+
+from formcompiler.errors import InternalCompilerError
+
+
+def linearize(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
+    """Return the program with each kernel's loops opened and closed around its instructions in program order.
+
+    Ordering restriction: inames are nested in the order of ``kernel.domains``, because the builder opens outer loops
+    first. Loopy's own scheduler would search for an order that is known here.
+
+    Raises:
+        InternalCompilerError: if program order contradicts a dependency, or an iname would have to be opened twice.
+    """
+    kernel = t_unit.default_entrypoint
+    return t_unit.with_kernel(kernel.copy(linearization=_linear_order(kernel), state=KernelState.LINEARIZED))
+
+
+def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:
+    rank = {iname: n for n, domain in enumerate(kernel.domains) for iname in domain.get_var_names_not_none(isl.dim_type.set)}
+    items: list[ScheduleItem] = [CallKernel(kernel_name=kernel.name)]
+    stack: list[str] = []
+    closed: set[str] = set()
+    done: set[str] = set()
+    for instruction in kernel.instructions:
+        if not instruction.depends_on <= done:
+            raise InternalCompilerError(f"instruction {instruction.id} comes before one that it depends on")
+        done.add(instruction.id)
+        wanted = sorted(instruction.within_inames, key=rank.__getitem__)
+        while stack and stack != wanted[: len(stack)]:
+            closed.add(stack[-1])
+            items.append(LeaveLoop(iname=stack.pop()))
+        for iname in wanted[len(stack) :]:
+            if iname in closed:
+                raise InternalCompilerError(f"loop {iname} would be opened twice, at instruction {instruction.id}")
+            items.append(EnterLoop(iname=iname))
+            stack.append(iname)
+        items.append(RunInstruction(insn_id=instruction.id))
+    items.extend(LeaveLoop(iname=iname) for iname in reversed(stack))
+    return [*items, ReturnFromKernel(kernel_name=kernel.name)]
+

@@ -1,0 +1,85 @@
+"""One compiled kernel: from an integral through a builder and the pipeline to C++."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import loopy as lp
+
+from formcompiler.codegen.method import MethodCode, emit_method
+from formcompiler.codegen.target import CppTarget
+from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.kernel.flops import count_operations
+from formcompiler.kernel.interface import integral_parameters
+from formcompiler.options import REAL_TYPE, Options
+from formcompiler.pipeline import Observer, run_pipeline
+from formcompiler.quadloop.build import build_quadloop_kernel
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel in all its forms.
+
+    Attributes:
+        integral: What it computes.
+        method: Its C++.
+        t_unit: The linearized loopy kernel.
+        factorized: Whether it is sum-factorized.
+        reason: Why it is not, or "".
+        operations: Floating-point operations of one call.
+    """
+
+    integral: FormIntegral
+    method: MethodCode
+    t_unit: lp.TranslationUnit
+    factorized: bool
+    reason: str
+    operations: int
+
+
+StageObserver = Callable[[str, str, float, lp.TranslationUnit], None]
+"""Called with the kernel's name, the stage, its seconds and its result."""
+
+
+def compile_kernel(
+    integral: FormIntegral, name: str, options: Options, observe: StageObserver | None = None
+) -> Kernel:
+    """Return the kernel of one integral."""
+    start = time.perf_counter()
+    geometry_type = REAL_TYPE[options.scalar_type]
+    reason = "sum_factorization=off"
+    built = build_quadloop_kernel(integral, name, options.scalar_type, geometry_type, CppTarget(), options.part)
+    stage: Observer | None = None
+    if observe is not None:
+        observe(name, "build", time.perf_counter() - start, built)
+
+        def stage(stage_name: str, seconds: float, t_unit: lp.TranslationUnit) -> None:
+            observe(name, stage_name, seconds, t_unit)
+
+    t_unit = run_pipeline(built, options, stage)
+    emitting = time.perf_counter()
+    method = emit_method(t_unit, integral_parameters(integral, options.part))
+    if observe is not None:
+        observe(name, "emit", time.perf_counter() - emitting, t_unit)
+    kernel = Kernel(integral, method, t_unit, False, reason, count_operations(t_unit))
+    _log_kernel(kernel, time.perf_counter() - start)
+    return kernel
+
+
+def _log_kernel(kernel: Kernel, seconds: float) -> None:
+    rules = ", ".join(f"degree {i.rule.degree} ({i.rule.n_points} points)" for i in kernel.integral.integrands)
+    _log.info(
+        "%s: %s %s, %s, %s, %d flops, %.2f s",
+        kernel.method.name,
+        kernel.integral.integral_type,
+        ",".join(map(str, kernel.integral.subdomain_ids)),
+        rules,
+        "sum-factorized" if kernel.factorized else f"plain loops ({kernel.reason})",
+        kernel.operations,
+        seconds,
+    )

@@ -1,0 +1,1 @@
+"""Kernel builder: plain quadrature loops, for any cell and element."""

@@ -1,0 +1,190 @@
+"""From an integral to a kernel of plain quadrature loops.
+
+For each rule: values that are the same at all points, then a loop over the points that evaluates geometry,
+coefficients and factors, and loops over the dofs of the arguments that add to the result::
+
+    for q:  J = ..; u = sum_i table[q, i] * u_dofs[i];  f = ..
+            for i:  g = f * test[q, i]
+                    for j:  A[i, j] += g * trial[q, j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
+
+from formcompiler.elements import cells
+from formcompiler.frontend.integrals import FormIntegral, Integrand
+from formcompiler.kernel.builder import KernelBuilder
+from formcompiler.kernel.parameters import declare_parameters
+from formcompiler.quadloop.arguments import ArgumentLoops
+from formcompiler.kernel.interface import integral_parameters
+from formcompiler.quadloop.tables import ElementTables, PointSets, Table, geometry_table
+from formcompiler.terminals import Terminal
+
+Expression = Any
+
+
+def build_quadloop_kernel(
+    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, target: lp.TargetBase, part: str = "full"
+) -> lp.TranslationUnit:
+    """Return the kernel of an integral; ``part="diagonal"`` computes the diagonal of a matrix only."""
+    parameters = integral_parameters(integral, part)
+    names = [p.name for p in parameters]
+    names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
+    builder = KernelBuilder(name, scalar_type, target, names)
+    declare_parameters(builder, parameters, geometry_type)
+    for integrand in integral.integrands:
+        _IntegrandWriter(builder, integral, integrand, geometry_type, part).write()
+    return builder.build()
+
+
+@dataclass(frozen=True)
+class _DofSum:
+    """A terminal that is a sum over dofs: table times array."""
+
+    name: str
+    table: Table
+    array: str
+    side_offset: tuple[Expression, ...]
+
+
+class _IntegrandWriter:
+    """Writes the loops of one integrand into a kernel."""
+
+    def __init__(
+        self, builder: KernelBuilder, integral: FormIntegral, integrand: Integrand, geometry_type: str, part: str
+    ) -> None:
+        self._builder = builder
+        self._integral = integral
+        self._integrand = integrand
+        self._geometry_type = geometry_type
+        self._points = PointSets(integral, integrand.rule)
+        self._tables = ElementTables(self._points)
+        self._part = part
+        self._coefficients = {c.position: c for c in integral.coefficients}
+        self._constants = {c.position: c for c in integral.constants}
+
+    def write(self) -> None:
+        """Write everything in order: constant values, the point loop, the argument loops."""
+        sums, direct = self._split_terminals()
+        outer = {name for name, _, varies in direct if not varies}
+        outer |= {s.name for s in sums if not s.table.varies_with_point}
+        for name, expression in self._integrand.definitions:
+            if get_dependencies(expression) <= outer:
+                outer.add(name)
+        loops = ArgumentLoops(self._builder, self._integral, self._tables, self._part, self._table_access)
+        self._write_values(sums, direct, outer, inside=False, point=0)
+        with self._builder.loop("q", self._integrand.rule.n_points) as q:
+            self._write_values(sums, direct, outer, inside=True, point=q)
+            loops.write(self._integrand.terms, q)
+
+    def _write_values(
+        self, sums: Sequence[_DofSum], direct: Sequence[Any], outer: set[str], *, inside: bool, point: Expression
+    ) -> None:
+        for name, make, _ in direct:
+            if (name not in outer) == inside:
+                self._declare(name)
+                self._builder.assign(prim.Variable(name), make(point))
+        self._write_sums([s for s in sums if (s.name not in outer) == inside], point)
+        for name, expression in self._integrand.definitions:
+            if (name not in outer) == inside:
+                self._declare(name)
+                self._builder.assign(prim.Variable(name), expression)
+
+    def _declare(self, name: str) -> None:
+        terminal = self._integrand.terminals.get(name)
+        geometric = terminal is not None and terminal.kind not in ("coefficient", "constant")
+        self._builder.declare(name, (), self._geometry_type if geometric else None)
+
+    def _write_sums(self, sums: Sequence[_DofSum], point: Expression) -> None:
+        """Write sums over dofs; those over the same dofs share a loop."""
+        groups: dict[tuple[Any, ...], list[_DofSum]] = {}
+        for item in sums:
+            groups.setdefault((item.array, item.side_offset, item.table.n_dofs), []).append(item)
+        for (_, _, n_dofs), group in groups.items():
+            for item in group:
+                self._declare(item.name)
+                self._builder.assign(prim.Variable(item.name), 0.0)
+            with self._builder.loop("k", n_dofs) as k:
+                for item in group:
+                    side = self._integrand.terminals[item.name].side
+                    value = self._table_access(item.table, f"T_{item.name}", side, point, k)
+                    self._builder.accumulate(prim.Variable(item.name), value * self._dof(item, k))
+
+    def _dof(self, item: _DofSum, k: Expression) -> Expression:
+        if item.array == "coordinate_dofs":
+            return prim.Variable(item.array)[(*item.side_offset, k, item.table.offset)]
+        return prim.Variable(item.array)[item.side_offset[0] + item.table.offset + item.table.stride * k]
+
+    def _split_terminals(self) -> tuple[list[_DofSum], list[Any]]:
+        """Return the terminals that are sums over dofs, and (name, point -> value, varies with the point)."""
+        sums: list[_DofSum] = []
+        direct: list[Any] = []
+        for name, terminal in self._integrand.terminals.items():
+            if terminal.kind == "coefficient":
+                coefficient = self._coefficients[terminal.index]
+                table = self._tables(coefficient.element, terminal.component, terminal.derivatives)
+                offset = terminal.side * coefficient.element.dim
+                sums.append(_DofSum(name, table, coefficient.name, (offset,)))
+            elif terminal.kind == "coordinate":
+                table = self._tables(self._integral.coordinate_element, terminal.component, terminal.derivatives)
+                side = (terminal.side,) if self._integral.n_sides == 2 else ()
+                sums.append(_DofSum(name, table, "coordinate_dofs", side))
+            else:
+                direct.append(self._direct(name, terminal))
+        zero = [s for s in sums if s.table.is_zero]
+        direct += [(s.name, lambda _: 0.0, False) for s in zero]
+        return [s for s in sums if not s.table.is_zero], direct
+
+    def _direct(self, name: str, terminal: Terminal) -> tuple[str, Any, bool]:
+        if terminal.kind == "constant":
+            value = prim.Variable(self._constants[terminal.index].name)[terminal.component]
+            return name, lambda _: value, False
+        if terminal.kind in ("vertex", "facet_vertex"):
+            value = self._vertex(terminal)
+            return name, lambda _: value, False
+        table = Table(geometry_table(self._points, terminal.kind, terminal.component))
+        if table.values.size == 1:
+            return name, lambda _: float(table.values.item()), False
+        wish = f"T_{name}"
+        return (
+            name,
+            lambda q: self._table_access(table, wish, terminal.side, q, 0),
+            table.varies_with_point,
+        )
+
+    def _vertex(self, terminal: Terminal) -> Expression:
+        vertex, axis = divmod(terminal.component, self._integral.gdim)
+        nodes = [dofs[0] for dofs in self._integral.coordinate_element.sub_elements[0].entity_dofs[0]]
+        side = (terminal.side,) if self._integral.n_sides == 2 else ()
+        node: Expression = nodes[vertex] if terminal.kind == "vertex" else None
+        if node is None:
+            dim = cells.dimension(self._integral.cell)
+            facets = np.array([[nodes[v] for v in f] for f in cells.topology(self._integral.cell)[dim - 1]])
+            table = prim.Variable(self._builder.table("facet_nodes", facets))
+            node = table[prim.Variable("facet")[terminal.side], vertex]
+        return prim.Variable("coordinate_dofs")[(*side, node, axis)]
+
+    def _table_access(self, table: Table, wish: str, side: int, point: Expression, dof: Expression) -> Expression:
+        """Return the entry of a table; axes of length 1 are dropped from the stored array."""
+        position = (
+            prim.Variable("facet_permutation")[side],
+            prim.Variable("facet")[side],
+            point,
+            dof,
+        )
+        kept = [axis for axis, extent in enumerate(table.values.shape) if extent > 1]
+        if not kept:
+            return float(table.values.item())
+        stored = table.values.reshape([table.values.shape[axis] for axis in kept])
+        index = tuple(position[axis] for axis in kept)
+        return prim.Variable(self._builder.table(wish, stored))[index if len(index) > 1 else index[0]]
+
+
