@@ -1,0 +1,214 @@
+"""Element tensors and expression values: quadrature over what `Evaluator` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ufl.algorithms import extract_arguments, extract_coefficients
+from ufl.domain import extract_domains
+
+import formcompiler.reference.algebra
+import formcompiler.reference.terminals  # noqa: F401  (the two modules register the rules of all operators)
+from formcompiler.elements import cells
+from formcompiler.elements.cells import FloatArray
+from formcompiler.elements.quadrature import QuadratureRule
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.reference.evaluate import Data, Evaluator
+from formcompiler.reference.geometry import Cell
+from formcompiler.reference.jets import Array
+from formcompiler.reference.rules import group_by_metadata, integral_rule
+
+_ENTRIES_AT_ONCE = 300_000
+
+
+def element_tensor(
+    form: Any,
+    integral_type: str = "cell",
+    subdomain_id: int | None = None,
+    coordinates: npt.ArrayLike = (),
+    *,
+    coefficients: Mapping[Any, Any] | None = None,
+    constants: Mapping[Any, Any] | None = None,
+    local_facet: int | Iterable[int] | None = None,
+    facet_permutation: int | Iterable[int] | None = None,
+    scalar_type: str = "float64",
+    max_quadrature_degree: int | None = None,
+) -> Array:
+    """Return the element tensor of a form, summed over all integrals of a type that apply to an entity.
+
+    Args:
+        form: A UFL form.
+        integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+        subdomain_id: Id of the entity, None if it is unmarked; integrals without an id apply to every entity.
+        coordinates: Physical nodes of the cell, axes (node, direction); for interior facets (side, node, direction).
+        coefficients: Dofs by coefficient, axes (dof,); for interior facets (side, dof). Missing ones are not a
+            number: so is the result if it depends on them.
+        constants: Values by constant.
+        local_facet: Number of the facet (or vertex) in the cell; for interior facets one for each side.
+        facet_permutation: How each side sees the facet, by `permute_facet_points`; used on interior facets only.
+        scalar_type: numpy type of the result; complex types keep conjugations.
+        max_quadrature_degree: Upper limit for estimated quadrature degrees.
+
+    Returns:
+        Axes (dof,) * rank in the element's dof order; on interior facets the dofs of the first cell come first.
+
+    Raises:
+        UnsupportedFormError: for operators that have no rule, and missing restrictions.
+    """
+    is_complex = scalar_type.startswith("complex")
+    n_sides = 2 if integral_type == "interior_facet" else 1
+    data = _make_data(
+        form.arguments(), form.coefficients(), coefficients, constants, is_complex=is_complex, n_sides=n_sides
+    )
+    shape = tuple(n_sides * a.ufl_element().dim for a in data.arguments)
+    result = np.zeros(shape, dtype=data.dtype)
+    nodes = np.asarray(coordinates, dtype=np.float64)
+    nodes = nodes.reshape(n_sides, *nodes.shape[-2:])
+    facets, permutations = _pair(local_facet, n_sides), _pair(facet_permutation, n_sides)
+    for integrals in _applicable(form, integral_type, subdomain_id):
+        for integral, integrand in group_by_metadata(integrals):
+            element = integral.ufl_domain().ufl_coordinate_element()
+            where = _facet_cell(element.cell_type.name, integral_type, facets[0])
+            rule = integral_rule(integral, integrand, where, max_quadrature_degree, is_complex)
+            for part in _parts(rule, shape):
+                sides = [
+                    _cell_at(element, nodes[i], integral_type, part, facet=facets[i], permutation=permutations[i])
+                    for i in range(n_sides)
+                ]
+                result += _integrate(integrand, tuple(sides), data, integral_type, part.weights)
+    return np.asarray(result.astype(scalar_type))
+
+
+def expression_values(
+    expression: Any,
+    points: npt.ArrayLike,
+    coordinates: npt.ArrayLike = (),
+    *,
+    coefficients: Mapping[Any, Any] | None = None,
+    constants: Mapping[Any, Any] | None = None,
+    local_facet: int | None = None,
+    facet_permutation: int | None = None,
+    scalar_type: str = "float64",
+) -> Array:
+    """Return the values of an expression, axes (point, flat component, dof of each argument).
+
+    Args:
+        expression: A UFL expression.
+        points: Reference coordinates, axes (point, direction), of the cell or, with one direction less, of a facet.
+        coordinates: Physical nodes of the cell, axes (node, direction).
+        coefficients: Dofs by coefficient.
+        constants: Values by constant.
+        local_facet: Number of the facet that the points lie on, if they are points of a reference facet.
+        facet_permutation: How the cell sees the facet; it permutes the points.
+        scalar_type: numpy type of the result.
+
+    Raises:
+        UnsupportedFormError: for operators that have no rule.
+    """
+    arguments = sorted(extract_arguments(expression), key=lambda a: a.number())
+    is_complex = scalar_type.startswith("complex")
+    data = _make_data(
+        arguments, extract_coefficients(expression), coefficients, constants, is_complex=is_complex, n_sides=1
+    )
+    nodes = np.asarray(coordinates, dtype=np.float64)
+    point_array = np.asarray(points, dtype=np.float64)
+    domains: list[Any] = list(extract_domains(expression))
+    if not domains:
+        raise UnsupportedFormError("the expression has no mesh: use Constant(mesh) or SpatialCoordinate(mesh)")
+    element = domains[0].ufl_coordinate_element()
+    cell = element.cell_type.name
+    rule = QuadratureRule(cell, -1, "points", point_array, np.ones(len(point_array)))
+    on_facet = point_array.shape[1] < cells.dimension(cell)
+    kind = "exterior_facet" if on_facet else "cell"
+    if on_facet:
+        facet_cell = cells.facet_cells(cell)[local_facet or 0]
+        moved = cells.permute_facet_points(facet_cell, facet_permutation or 0, point_array)
+        rule = QuadratureRule(facet_cell, -1, "points", moved, rule.weights)
+    side = _cell_at(element, nodes, kind, rule, facet=local_facet or 0, permutation=0)
+    values = Evaluator((side,), data).integrand(expression)
+    n_components = math.prod(expression.ufl_shape)
+    shape = (len(point_array), *(a.ufl_element().dim for a in arguments), n_components)
+    values = np.broadcast_to(values.reshape(*values.shape[: data.n_leading], n_components), shape)
+    return np.moveaxis(values, -1, 1).astype(scalar_type)
+
+
+def _make_data(
+    arguments: Iterable[Any],
+    needed: Iterable[Any],
+    coefficients: Mapping[Any, Any] | None,
+    constants: Mapping[Any, Any] | None,
+    *,
+    is_complex: bool,
+    n_sides: int,
+) -> Data:
+    dtype = np.complex128 if is_complex else np.float64
+    given = coefficients or {}
+    dofs = {}
+    for f in needed:
+        shape = (n_sides, f.ufl_element().dim)
+        dofs[f] = np.asarray(given[f], dtype=dtype).reshape(shape) if f in given else np.full(shape, np.nan)
+    values = {c: np.asarray(v, dtype=dtype).reshape(c.ufl_shape) for c, v in (constants or {}).items()}
+    return Data(tuple(arguments), dofs, values, dtype, n_sides)
+
+
+def _pair(given: int | Iterable[int] | None, n_sides: int) -> tuple[int, ...]:
+    numbers = np.atleast_1d(np.asarray(0 if given is None else given, dtype=int))
+    return tuple(int(n) for n in np.resize(numbers, n_sides))
+
+
+def _applicable(form: Any, integral_type: str, subdomain_id: int | None) -> tuple[list[Any], list[Any]]:
+    """Return the integrals over all entities, and those over entities with the given id."""
+    everywhere, marked = [], []
+    for integral in form.integrals_by_type(integral_type):
+        ids = integral.subdomain_id()
+        ids = ids if isinstance(ids, tuple) else (ids,)
+        if "everywhere" in ids or "otherwise" in ids:
+            everywhere.append(integral)
+        if subdomain_id is not None:
+            marked += [integral] * ids.count(subdomain_id)
+    return everywhere, marked
+
+
+def _facet_cell(cell: str, integral_type: str, facet: int) -> str:
+    """Return the reference cell of the entity that is integrated over."""
+    if integral_type == "cell":
+        return cell
+    return "vertex" if integral_type == "vertex" else cells.facet_cells(cell)[facet]
+
+
+def _cell_at(
+    element: Any, nodes: FloatArray, integral_type: str, rule: QuadratureRule, *, facet: int, permutation: int
+) -> Cell:
+    """Return one cell at the points of a rule."""
+    name = element.cell_type.name
+    if integral_type == "cell":
+        return Cell(element, nodes, rule.points)
+    if integral_type == "vertex":
+        return Cell(element, nodes, cells.vertices(name)[facet][None])
+    points = rule.points
+    if integral_type == "interior_facet":
+        points = cells.permute_facet_points(rule.cell, permutation, points)
+    return Cell(element, nodes, cells.map_to_facet(name, facet, points), facet, points)
+
+
+def _parts(rule: QuadratureRule, shape: tuple[int, ...]) -> Iterable[QuadratureRule]:
+    """Yield the rule in portions of points that keep the arrays small."""
+    n = max(1, _ENTRIES_AT_ONCE // max(1, math.prod(shape)))
+    for start in range(0, rule.n_points, n):
+        some = slice(start, start + n)
+        yield QuadratureRule(rule.cell, rule.degree, rule.scheme, rule.points[some], rule.weights[some])
+
+
+def _integrate(integrand: Any, sides: tuple[Cell, ...], data: Data, integral_type: str, weights: FloatArray) -> Array:
+    with np.errstate(all="ignore"):
+        values = Evaluator(sides, data).integrand(integrand)
+    if integral_type == "cell":
+        weights = weights * np.abs(sides[0].jet("det_jacobian", 0).value)
+    elif integral_type != "vertex":
+        weights = weights * sides[0].jet("det_facet_jacobian", 0).value
+    values = np.broadcast_to(values, (len(weights), *values.shape[1:]))
+    return np.asarray(np.einsum("p,p...->...", weights, values))
