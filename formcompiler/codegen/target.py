@@ -12,7 +12,7 @@ import numpy as np
 from constantdict import constantdict
 from loopy.kernel.data import AddressSpace
 from loopy.kernel.function_interface import ScalarCallable
-from loopy.target.c import CASTBuilder, CTarget, DTypeRegistry
+from loopy.target.c import CASTBuilder, CTarget, DTypeRegistry, FunctionDeclarationWrapper
 from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
 from loopy.types import NumpyType
 
@@ -88,6 +88,16 @@ class CppASTBuilder(CASTBuilder):
     def get_expression_to_c_expression_mapper(self, codegen_state: Any) -> Any:
         """Return the mapper from loopy to C++ expressions."""
         return _CppExpressionMapper(codegen_state, fortran_abi=False)
+
+    def get_function_declaration(
+        self, codegen_state: Any, codegen_result: Any, schedule_index: int
+    ) -> tuple[Sequence[tuple[str, str]], Any]:
+        """Return the declaration with all parameters, used or not: callers rely on one signature."""
+        kernel = codegen_state.kernel
+        written = kernel.get_written_variables()
+        name = codegen_result.current_program(codegen_state).name
+        parameters = [self.arg_to_cgen_declarator(kernel, a.name, is_written=a.name in written) for a in kernel.args]
+        return [], FunctionDeclarationWrapper(cgen.FunctionDeclaration(cgen.Value("void", name), parameters))
 
     def get_function_definition(
         self, codegen_state: Any, codegen_result: Any, schedule_index: int, function_decl: Any, function_body: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,19 +71,11 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
     """
     with _errors_of_ufl(form):
         check_form(form)
-        coefficients, constants = form.coefficients(), form.constants()
-        namer = Namer(RESERVED_IN_KERNELS)
-        named = _Data(
-            tuple(_named_coefficient(c, i, names or {}, namer) for i, c in enumerate(coefficients)),
-            tuple(_named_constant(c, i, names or {}, namer) for i, c in enumerate(constants)),
-            {c: i for i, c in enumerate(coefficients)},
-            {c: i for i, c in enumerate(constants)},
-        )
+        named = _name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
         data = _compute_form_data(form, options)
-        integrals = [_analyse_integral(group, form, named, options) for group in data.integral_data]
-        arguments = tuple(a.ufl_function_space().ufl_element() for a in form.arguments())
+        integrals = [_analyse_integral(group, named, options) for group in data.integral_data]
     nonzero = tuple(integral for integral in integrals if integral.integrands)
-    return AnalysedForm(arguments, named.coefficients, named.constants, nonzero, form.signature())
+    return AnalysedForm(named.elements, named.coefficients, named.constants, nonzero, form.signature())
 
 
 def analyse_expression(
@@ -99,14 +91,7 @@ def analyse_expression(
     with _errors_of_ufl(expr):
         expr = ufl.as_ufl(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
-        coefficients, constants = extract_coefficients(expr), extract_constants(expr)
-        namer = Namer(RESERVED_IN_KERNELS)
-        named = _Data(
-            tuple(_named_coefficient(c, i, names or {}, namer) for i, c in enumerate(coefficients)),
-            tuple(_named_constant(c, i, names or {}, namer) for i, c in enumerate(constants)),
-            {c: i for i, c in enumerate(coefficients)},
-            {c: i for i, c in enumerate(constants)},
-        )
+        named = _name_data(arguments, *expression_data(expr), names or {})
         domain = _expression_domain(expr)
         rule = expression_rule(domain.ufl_cell().cellname, points)
         facet = rule.points.shape[1] < domain.topological_dimension
@@ -114,8 +99,7 @@ def analyse_expression(
         components = list(np.ndindex(*lowered.ufl_shape))
         builder = _IntegrandBuilder("exterior_facet" if facet else "cell", domain, named, options)
         integrand = builder.build(rule, [(lowered, c) for c in components], "")
-    elements = tuple(a.ufl_function_space().ufl_element() for a in arguments)
-    return replace(builder.integral("expression", (), elements, (integrand,)), n_components=len(components))
+    return replace(builder.integral("expression", (), (integrand,)), n_components=len(components))
 
 
 def expression_data(expr: Any) -> tuple[list[Any], list[Any]]:
@@ -130,21 +114,39 @@ RESERVED_IN_KERNELS = ("A", "coordinate_dofs", "facet", "facet_permutation", "T"
 
 @dataclass(frozen=True)
 class _Data:
-    """Coefficients and constants with their numbers."""
+    """Arguments, coefficients and constants with their numbers."""
 
+    arguments: tuple[Any, ...]
     coefficients: tuple[FormCoefficient, ...]
     constants: tuple[FormConstant, ...]
     coefficient_numbers: Mapping[Any, int]
     constant_numbers: Mapping[Any, int]
 
 
-def _named_coefficient(function: Any, position: int, names: Mapping[int, str], namer: Namer) -> FormCoefficient:
-    name = namer(names.get(id(function), f"w{position}"))
-    return FormCoefficient(name, function.ufl_function_space().ufl_element(), position)
+    @property
+    def elements(self) -> tuple[Any, ...]:
+        """Return the elements of the arguments."""
+        return tuple(a.ufl_function_space().ufl_element() for a in self.arguments)
 
 
-def _named_constant(constant: Any, position: int, names: Mapping[int, str], namer: Namer) -> FormConstant:
-    return FormConstant(namer(names.get(id(constant), f"c{position}")), constant.ufl_shape, position)
+def _name_data(
+    arguments: Sequence[Any], coefficients: Sequence[Any], constants: Sequence[Any], names: Mapping[int, str]
+) -> _Data:
+    namer = Namer(RESERVED_IN_KERNELS)
+    named_coefficients = [
+        FormCoefficient(namer(names.get(id(c), f"w{i}")), c.ufl_function_space().ufl_element(), i)
+        for i, c in enumerate(coefficients)
+    ]
+    named_constants = [
+        FormConstant(namer(names.get(id(c), f"c{i}")), c.ufl_shape, i) for i, c in enumerate(constants)
+    ]
+    return _Data(
+        tuple(arguments),
+        tuple(named_coefficients),
+        tuple(named_constants),
+        {c: i for i, c in enumerate(coefficients)},
+        {c: i for i, c in enumerate(constants)},
+    )
 
 
 @contextmanager
@@ -191,7 +193,7 @@ def _expression_domain(expr: Any) -> Any:
     return domains[0]
 
 
-def _analyse_integral(group: Any, form: Any, named: _Data, options: Options) -> FormIntegral:
+def _analyse_integral(group: Any, named: _Data, options: Options) -> FormIntegral:
     builder = _IntegrandBuilder(group.integral_type, group.domain, named, options)
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
     for integral in group.integrals:
@@ -203,8 +205,7 @@ def _analyse_integral(group: Any, form: Any, named: _Data, options: Options) -> 
         integrand = builder.build(rule, [(part, ()) for part in parts], suffix)
         if integrand.terms:
             integrands.append(integrand)
-    elements = tuple(a.ufl_function_space().ufl_element() for a in form.arguments())
-    return builder.integral(group.integral_type, _subdomain_ids(group.subdomain_id), elements, tuple(integrands))
+    return builder.integral(group.integral_type, _subdomain_ids(group.subdomain_id), tuple(integrands))
 
 
 def _subdomain_ids(ids: Any) -> tuple[SubdomainId, ...]:
@@ -217,7 +218,9 @@ class _IntegrandBuilder:
     def __init__(self, integral_type: str, domain: Any, named: _Data, options: Options) -> None:
         self._domain = domain
         self._data = named
-        self._finder = TerminalFinder(domain, integral_type, named.coefficient_numbers, named.constant_numbers)
+        self._finder = TerminalFinder(
+            domain, integral_type, named.arguments, named.coefficient_numbers, named.constant_numbers
+        )
         self._complex = options.scalar_type.startswith("complex")
         self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in (*named.coefficients, *named.constants))])
 
@@ -245,7 +248,7 @@ class _IntegrandBuilder:
         return wish
 
     def integral(
-        self, kind: Any, ids: tuple[SubdomainId, ...], arguments: tuple[Any, ...], integrands: tuple[Integrand, ...]
+        self, kind: Any, ids: tuple[SubdomainId, ...], integrands: tuple[Integrand, ...]
     ) -> FormIntegral:
         """Return the integral, with the coefficients and constants that its integrands use."""
         used = {(t.kind, t.index) for i in integrands for t in i.terminals.values()}
@@ -257,7 +260,7 @@ class _IntegrandBuilder:
             self._domain.ufl_cell().cellname,
             self._domain.geometric_dimension,
             self._domain.ufl_coordinate_element(),
-            arguments,
+            self._data.elements,
             tuple(coefficients),
             tuple(constants),
             integrands,

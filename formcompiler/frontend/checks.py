@@ -48,7 +48,7 @@ def check_form(form: Any) -> None:
     """
     if not isinstance(form, ufl.Form):
         raise UnsupportedFormError(_not_a_form(form))
-    if form.empty():
+    if all(isinstance(integral.integrand(), uc.Zero) for integral in form.integrals()):
         raise UnsupportedFormError(
             "the form is empty: all of its terms are zero, so that its rank and its mesh are unknown. "
             "Leave it out, or write it with a Constant that is set to 0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,18 +52,25 @@ class TerminalFinder:
     Args:
         domain: The mesh that is integrated over.
         integral_type: Kind of entity.
+        arguments: The arguments in the order of their numbers.
         coefficients: Position of each coefficient in the integral's tuple.
         constants: Position of each constant.
     """
 
     def __init__(
-        self, domain: Any, integral_type: str, coefficients: Mapping[Any, int], constants: Mapping[Any, int]
+        self,
+        domain: Any,
+        integral_type: str,
+        arguments: Sequence[Any],
+        coefficients: Mapping[Any, int],
+        constants: Mapping[Any, int],
     ) -> None:
         self._domain = domain
         self._cell = domain.ufl_cell().cellname
         self._gdim = domain.geometric_dimension
         self._on_facet = "facet" in integral_type
         self._integral_type = integral_type
+        self._arguments = {argument: n for n, argument in enumerate(arguments)}
         self._coefficients = coefficients
         self._constants = constants
 
@@ -90,7 +97,8 @@ class TerminalFinder:
                 raise UnsupportedFormError(
                     f"{function} has a part number; use one mixed element and split(), or separate forms per block"
                 )
-            terminal = Terminal("argument", function.number(), flat, modified.derivatives, modified.restriction)
+            number = self._arguments[function]
+            terminal = Terminal("argument", number, flat, modified.derivatives, modified.restriction)
             return {(terminal,): graph.one}
         index = self._coefficients[function]
         return _leaf(graph, Terminal("coefficient", index, flat, modified.derivatives, modified.restriction))

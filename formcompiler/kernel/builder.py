@@ -44,24 +44,31 @@ class KernelBuilder:
         self._writers: dict[str, list[str]] = {}
         self._readers: dict[str, list[str]] = {}
 
+    @property
+    def value_type(self) -> Any:
+        """Return the type of computed scalars: complex kernels leave it to loopy, since some of them are real."""
+        return None if self.dtype.kind == "c" else self.dtype
+
     def argument(self, name: str, shape: tuple[int, ...], dtype: Any = None, *, written: bool = False) -> str:
         """Add an array parameter; its name must be among the reserved ones."""
         argument = lp.GlobalArg(name, np.dtype(dtype or self.dtype), shape=shape, order="C")
         self._arguments.append(argument.copy(is_output=written, is_input=True))
         return name
 
-    def temporary(self, wish: str, shape: tuple[int, ...] = (), dtype: Any = None) -> str:
+    def temporary(self, wish: str, shape: tuple[int, ...] = (), dtype: Any = "scalar") -> str:
         """Add a temporary and return its name."""
         name = self._namer.unique(wish)
         self.declare(name, shape, dtype)
         return name
 
-    def declare(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
-        """Add a temporary whose name is among the reserved ones."""
+    def declare(self, name: str, shape: tuple[int, ...] = (), dtype: Any = "scalar") -> None:
+        """Add a temporary whose name is among the reserved ones; dtype None leaves its type to inference."""
+        if dtype is not None:
+            dtype = self.dtype if dtype == "scalar" else np.dtype(dtype)
         self._temporaries.append(
             lp.TemporaryVariable(
                 name,
-                dtype=np.dtype(dtype or self.dtype),
+                dtype=dtype,
                 shape=shape,
                 address_space=lp.AddressSpace.PRIVATE,
                 alignment=64 if shape else None,

@@ -37,7 +37,7 @@ class ArgumentLoops:
 
     def write(self, terms: Sequence[ArgumentTerm], point: Expression) -> None:
         """Write all terms at one point; terms on the same block of dofs share loops."""
-        groups: dict[tuple[Any, ...], list[tuple[ArgumentTerm, Expression]]] = {}
+        groups: dict[tuple[int, tuple[_Block, ...]], list[ArgumentTerm]] = {}
         for term in terms:
             tables = [self._table(t) for t in term.arguments]
             if any(table.is_zero for table in tables):
@@ -45,9 +45,9 @@ class ArgumentLoops:
             blocks = tuple(self._block(t, table) for t, table in zip(term.arguments, tables, strict=True))
             if self._diagonal and blocks[0] != blocks[1]:
                 continue
-            groups.setdefault((term.component, blocks), []).append((term, None))
+            groups.setdefault((term.component, blocks), []).append(term)
         for (component, blocks), members in groups.items():
-            named = [(term, self._named(term.factor)) for term, _ in members]
+            named = [(term, self._named(term.factor)) for term in members]
             self._write_block(component, blocks, named, point)
 
     def _table(self, argument: Terminal) -> Table:
@@ -61,7 +61,7 @@ class ArgumentLoops:
         """Return a factor that is cheap to repeat: a name or a literal."""
         if isinstance(factor, (prim.Variable, float, complex)):
             return factor
-        name = prim.Variable(self._builder.temporary("f"))
+        name = prim.Variable(self._builder.temporary("f", (), self._builder.value_type))
         self._builder.assign(name, factor)
         return name
 
@@ -73,9 +73,8 @@ class ArgumentLoops:
         point: Expression,
     ) -> None:
         if not blocks:
-            for term, factor in terms:
+            for _, factor in terms:
                 self._builder.accumulate(self._entry(component, (), point), factor)
-                assert not term.arguments
             return
         with self._builder.loop("i", blocks[0][2]) as i:
             row = blocks[0][0] + blocks[0][1] * i

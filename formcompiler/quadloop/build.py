@@ -100,8 +100,11 @@ class _IntegrandWriter:
 
     def _declare(self, name: str) -> None:
         terminal = self._integrand.terminals.get(name)
-        geometric = terminal is not None and terminal.kind not in ("coefficient", "constant")
-        self._builder.declare(name, (), self._geometry_type if geometric else None)
+        if terminal is None:
+            self._builder.declare(name, (), self._builder.value_type)
+        else:
+            geometric = terminal.kind not in ("coefficient", "constant")
+            self._builder.declare(name, (), self._geometry_type if geometric else "scalar")
 
     def _write_sums(self, sums: Sequence[_DofSum], point: Expression) -> None:
         """Write sums over dofs; those over the same dofs share a loop."""
