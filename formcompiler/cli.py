@@ -225,15 +225,16 @@ def to_options(settings: argparse.Namespace) -> Options:
     return make_options(**{f.name: given[f.name] for f in dataclasses.fields(Options) if f.name in given})
 
 
-# --- the commands
+# --- the commands; the driver takes a second to import, so that all that can fail sooner comes first
 
 
 def _compile(settings: argparse.Namespace) -> int:
     """Write headers and print their paths."""
-    from formcompiler import driver
     from formcompiler.progress import stage
 
     form_file, options = _load(settings)
+    with stage("load compiler"):
+        from formcompiler import driver
     with stage("compile"):
         paths = driver.compile_file(form_file, settings.output, options)
     for path in paths:
@@ -243,10 +244,11 @@ def _compile(settings: argparse.Namespace) -> int:
 
 def _run(settings: argparse.Namespace) -> int:
     """Solve the problem of the file."""
-    from formcompiler import driver
     from formcompiler.progress import stage
 
     form_file, options = _load(settings)
+    with stage("load compiler"):
+        from formcompiler import driver
     with stage("run"):
         driver.run_file(form_file, settings.refine, settings.output, options)
     return SUCCESS
@@ -254,10 +256,11 @@ def _run(settings: argparse.Namespace) -> int:
 
 def _report(settings: argparse.Namespace) -> int:
     """Print what the driver has to tell about the kernels."""
-    from formcompiler import driver
     from formcompiler.progress import stage
 
     form_file, options = _load(settings)
+    with stage("load compiler"):
+        from formcompiler import driver
     with stage("report"):
         text = driver.report_file(form_file, options, settings.dump)
     print(text)
