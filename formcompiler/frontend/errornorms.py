@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import ufl
 from ufl.algorithms.analysis import extract_coefficients, extract_constants
+from ufl.domain import extract_domains
+from ufl.utils.stacks import StackDict
 
 from formcompiler.errors import UnsupportedFormError
 
@@ -60,10 +64,20 @@ def make_error_forms(unknown: Expression, exact: Expression, degree: int) -> tup
 def _error_forms(name: str, part: Expression, value: Expression, measure: Any) -> ErrorForms:
     if part.ufl_shape != value.ufl_shape:
         raise UnsupportedFormError(
-            f"Problem(exact=...): entry {name or 0} has the shape {value.ufl_shape}, the unknown's part {part.ufl_shape}"
+            f"Problem(exact=...): entry {name or 0} has the shape {value.ufl_shape}, that part of the unknown "
+            f"{part.ufl_shape}"
         )
     error = part - value
     return ErrorForms(name, ufl.inner(error, error) * measure, ufl.inner(ufl.grad(error), ufl.grad(error)) * measure)
+
+
+def find_number(expression: Expression) -> npt.NDArray[np.float64] | None:
+    """Return the value of an expression of literals alone, in its shape; None if it contains anything else."""
+    if extract_domains(expression) or extract_coefficients(expression):
+        return None
+    indices = np.ndindex(*expression.ufl_shape)
+    values = [float(expression.evaluate((), {}, index, StackDict())) for index in indices]
+    return np.array(values, dtype=np.float64).reshape(expression.ufl_shape)
 
 
 def find_coefficients(expression: Expression) -> tuple[Any, ...]:

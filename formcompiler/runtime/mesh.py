@@ -152,6 +152,11 @@ class Mesh:
         cells, local = np.divmod(singles, self.facet_tags.shape[1])
         return BoundaryFacets(cells.astype(np.int32), local.astype(np.int32), self.facet_tags.ravel()[singles])
 
+    def facet_vertices(self, facets: BoundaryFacets) -> IntArray:
+        """Return the vertices of facets in the order of the reference cell, axes (facet, vertex)."""
+        local = np.array(topology(self.cell)[self.tdim - 1])[facets.local_facets]
+        return np.asarray(np.take_along_axis(self.vertices[facets.cells], local, axis=1))
+
 
 def _find_permutations(facet_cell: str, first: IntArray, second: IntArray) -> ByteArray:
     """Return the permutation that takes facets with vertices ``first`` to ``second``, axes (facet, vertex)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -155,6 +155,18 @@ def _interior_dofs(element: Element) -> npt.NDArray[np.int64]:
     if element.is_quadrature:
         return np.arange(element.dim)
     return np.array(element.entity_dofs[-1][0] if len(element.entity_dofs) else [], dtype=np.int64)
+
+
+def raise_degree(mesh: Mesh, element: Element) -> Mesh:
+    """Return a mesh of straight cells with the nodes of a scalar Lagrange element as geometry."""
+    if element.degree == mesh.geometry_degree:
+        return mesh
+    dofmap = make_dofmap(element, mesh)
+    everywhere = np.arange(mesh.n_cells)
+    rule, matrix = interpolation_rule(element)
+    points = np.zeros((dofmap.n_dofs, mesh.gdim))
+    points[dofmap.cell_dofs] = matrix @ physical_points(mesh, rule, everywhere)
+    return replace(mesh, points=points, cells=dofmap.cell_dofs, geometry_degree=element.degree)
 
 
 def physical_points(mesh: Mesh, points: FloatArray, cells: npt.NDArray[np.integer]) -> FloatArray:
