@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,21 +47,38 @@ class Options:
 
 
 def make_options(**values: Any) -> Options:
-    """Return checked options; ``sum_factorization`` also takes booleans.
+    """Return checked options; ``sum_factorization`` also takes booleans, ``scalar_type`` types of numpy.
 
     Raises:
         InvalidOptionError: for an unknown name (with the nearest known one) or a value that is not allowed.
     """
     known = {f.name: f for f in dataclasses.fields(Options)}
+    normal = {}
     for name, value in values.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
             raise InvalidOptionError(f"unknown option '{name}'{hint}")
-        if isinstance(value, bool) and name == "sum_factorization":
-            value = values[name] = "on" if value else "off"
-        check_option_value(known[name], value)
-    return Options(**values)
+        normal[name] = _normalize(name, value)
+        check_option_value(known[name], normal[name])
+    return Options(**normal)
+
+
+def _normalize(name: str, value: Any) -> Any:
+    """Return the value that the option's declaration knows for one that means the same."""
+    if name == "sum_factorization" and isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str):
+        return str.__str__(value)
+    if name == "scalar_type" and value is not None:
+        import numpy as np
+
+        try:
+            return np.dtype(value).name
+        except TypeError:
+            return value
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool) and not hasattr(value, "__len__")
+    return operator.index(value) if is_integer else value
 
 
 def check_option_value(option: dataclasses.Field[Any], value: Any) -> None:
@@ -70,7 +88,7 @@ def check_option_value(option: dataclasses.Field[Any], value: Any) -> None:
         InvalidOptionError: if the value is not among the choices or below the minimum.
     """
     choices, minimum = option.metadata["choices"], option.metadata["minimum"]
-    if choices and value not in choices:
+    if choices and not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
         raise InvalidOptionError(f"option {option.name}={value!r}: choose one of {', '.join(map(repr, choices))}")
-    if minimum is not None and value is not None and (not isinstance(value, int) or value < minimum):
+    if minimum is not None and value is not None and (type(value) is not int or value < minimum):
         raise InvalidOptionError(f"option {option.name}={value!r}: give an integer of at least {minimum}")
