@@ -1,0 +1,1 @@
+"""Independent sources of right numbers, and forms to compare them on."""
