@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
 from formcompiler.naming import to_identifier
@@ -32,16 +32,14 @@ _NAMED = (*_FORM, _EXPRESSION, _ELEMENT, "ufl.domain.AbstractDomain", "ufl.funct
 _OLD_ELEMENTS = ("FiniteElement", "VectorElement", "TensorElement", "MixedElement", "EnrichedElement")
 
 
-@dataclass(frozen=True)
-class NamedForm:
+class NamedForm(NamedTuple):
     """A form and what the form file calls it (or ``form_`` and its position in the list)."""
 
     name: str
     form: Any
 
 
-@dataclass(frozen=True)
-class NamedExpression:
+class NamedExpression(NamedTuple):
     """An expression, what the form file calls it, and where to evaluate it.
 
     Attributes:
@@ -55,7 +53,7 @@ class NamedExpression:
     points: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FormFile:
     """What a form file asks to compile.
 
@@ -78,7 +76,7 @@ class FormFile:
     problem: Any | None
     names: Mapping[int, str]
     operator_name: str
-    namespace: Mapping[str, Any] = field(repr=False, compare=False)
+    namespace: Mapping[str, Any] = field(repr=False)
 
 
 def load_form_file(path: Path | str) -> FormFile:

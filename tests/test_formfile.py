@@ -84,6 +84,7 @@ def test_expressions_come_with_points_as_an_array(load):
     np.testing.assert_array_equal(found.expressions[1].points, [[0.0, 0.0], [1.0, 0.0]])
     assert found.expressions[1].points.dtype == np.float64
     assert found.forms == ()
+    assert [name for name, _, points in found.expressions if len(points) == 2] == ["expression_1"]
 
 
 def test_elements_are_those_listed(load):
