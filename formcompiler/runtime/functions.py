@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -52,11 +54,15 @@ class Compilers:
 
     def form(self, form: Any) -> CompiledForm:
         """Return a compiled form."""
-        if id(form) not in self._forms:
-            # The form is kept alive by the compiled one's key, so that its id is not used again.
-            self._forms[id(form)] = self.compile_form(form)
-            self._forms[form] = self._forms[id(form)]
-        return self._forms[id(form)]
+        if form not in self._forms:
+            self._forms[form] = self.compile_form(form)
+        return self._forms[form]
+
+    def build(self, forms: Sequence[Any]) -> None:
+        """Compile several forms; the C++ compiler works on all of them at the same time."""
+        compiled = [self.form(form) for form in forms]
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            list(pool.map(lambda one: one.kernels, compiled))
 
     def expression(self, expression: Any, points: FloatArray) -> CompiledExpression:
         """Return an expression compiled for some points."""
@@ -176,7 +182,7 @@ def _call(function: Callable[[FloatArray], Any], points: FloatArray, n_component
     x = points.reshape(-1, points.shape[-1]).T
     try:
         result = np.broadcast_to(np.asarray(function(x), dtype=np.float64), (n_components, x.shape[1]))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise UnsupportedFormError(
             f"the value {function!r} must return {n_components} x {x.shape[1]} numbers (component, point) for x of "
             f"shape {x.shape} (direction, point): {error}"
@@ -215,7 +221,7 @@ def _call_predicate(where: Callable[[FloatArray], Any], mesh: Mesh) -> npt.NDArr
     x = points.reshape(-1, mesh.gdim).T
     try:
         inside = np.broadcast_to(np.asarray(where(x), dtype=bool), x.shape[1:])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise UnsupportedFormError(
             f"Dirichlet(where={where!r}) must return {x.shape[1]} booleans for x of shape {x.shape} (direction, "
             f"point): {error}"

@@ -171,11 +171,9 @@ def _prepare(problem: Problem, compilers: Compilers, solver: SolverOptions, prog
     if problem.exact is not None:
         element = problem.unknown.ufl_element()
         errors = make_error_forms(problem.unknown, problem.exact, 2 * _degree(element) + 3)
-    named = [("residual", problem.residual), ("Jacobian", jacobian)]
-    named += [("error norms", form) for error in errors for form in (error.l2, error.h1)]
-    for what, form in named:
-        progress.show(f"compiling the {what} ...")
-        compilers.form(form)
+    progress.show("compiling the residual, the Jacobian, and error norms ...")
+    norms = [form for error in errors for form in (error.l2, error.h1)]
+    compilers.build([problem.residual, jacobian, *norms])
     return _Task(problem, jacobian, errors, solver, progress)
 
 

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from formcompiler.errors import FormCompilerError, InvalidOptionError
+from formcompiler.runtime.solve import SolverError, SolverOptions, solve_linear, solve_nonlinear
+
+
+def laplacian(n):
+    return sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(n, n), format="csr")
+
+
+def test_linear_problem_takes_one_step_and_gives_the_dense_solution():
+    matrix, b = laplacian(50), np.sin(np.arange(50))
+    result = solve_nonlinear(lambda x: matrix @ x - b, lambda x: matrix, np.ones(50))
+    assert result.n_iterations == 1
+    np.testing.assert_allclose(result.solution, np.linalg.solve(matrix.toarray(), b), rtol=1e-10)
+
+
+def test_the_solution_as_guess_takes_no_step_or_one():
+    matrix, b = laplacian(50), np.sin(np.arange(50))
+    exact = np.linalg.solve(matrix.toarray(), b)
+    assert solve_nonlinear(lambda x: matrix @ x - b, lambda x: matrix, exact).n_iterations <= 1
+
+
+@pytest.mark.parametrize("solver", ["direct", "cg", "gmres"])
+def test_linear_solvers_agree_with_dense_elimination(solver):
+    matrix, b = laplacian(80) + sp.identity(80, format="csr"), np.cos(np.arange(80))
+    np.testing.assert_allclose(solve_linear(matrix, b, solver), np.linalg.solve(matrix.toarray(), b), rtol=1e-9)
+
+
+def test_direct_and_gmres_solve_nonsymmetric_systems():
+    matrix = laplacian(60) + sp.diags([0.7], [1], shape=(60, 60), format="csr")
+    b = np.ones(60)
+    exact = np.linalg.solve(matrix.toarray(), b)
+    for solver in ("direct", "gmres"):
+        np.testing.assert_allclose(solve_linear(matrix, b, solver), exact, rtol=1e-8)
+
+
+def test_newton_converges_quadratically():
+    result = solve_nonlinear(
+        lambda x: np.exp(x) - np.array([2.0, 3.0]), lambda x: sp.csr_matrix(np.diag(np.exp(x))), np.array([1.0, 1.0])
+    )
+    np.testing.assert_allclose(result.solution, np.log([2.0, 3.0]), rtol=1e-12)
+    norms = result.residual_norms
+    assert norms[-1] < 3 * norms[-2] ** 2 + 1e-14
+    assert norms[-2] < 3 * norms[-3] ** 2
+
+
+def test_line_search_rescues_newton_where_full_steps_diverge():
+    """The arcus tangens: full steps from 3 overshoot further and further."""
+    result = solve_nonlinear(np.arctan, lambda x: sp.csr_matrix(np.diag(1 / (1 + x**2))), np.array([3.0]))
+    np.testing.assert_allclose(result.solution, 0, atol=1e-9)
+    assert (np.diff(result.residual_norms) < 0).all()
+
+
+def test_fixed_entries_keep_their_values():
+    matrix = laplacian(20)
+    fixed = np.array([0, 19])
+    constrained = matrix.tolil()
+    constrained[fixed, :] = 0
+    constrained[:, fixed] = 0
+    constrained[fixed, fixed] = 1
+    start = np.zeros(20)
+    start[19] = 1.0
+    result = solve_nonlinear(lambda x: matrix @ x, lambda x: constrained.tocsr(), start, fixed=fixed)
+    np.testing.assert_allclose(result.solution, np.linspace(0, 1, 20), atol=1e-13)
+
+
+def test_steps_are_observed():
+    seen = []
+    solve_nonlinear(
+        lambda x: x**2 - 4, lambda x: sp.csr_matrix(np.diag(2 * x)), np.array([3.0]), observe=lambda *a: seen.append(a)
+    )
+    assert [step for step, _ in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1][1] < 1e-8
+
+
+def test_failures_name_their_cause():
+    singular = sp.csr_matrix(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    with pytest.raises(SolverError, match="boundary condition missing"):
+        solve_linear(singular, np.array([1.0, 0.0]))
+    with pytest.raises(SolverError, match="not converged in 3 steps"):
+        solve_nonlinear(
+            lambda x: x**2,
+            lambda x: sp.csr_matrix(np.diag(2 * x)),
+            np.array([1.0]),
+            options=SolverOptions(max_iterations=3),
+        )
+    with pytest.raises(SolverError, match="no step"):
+        solve_nonlinear(lambda x: x**2 + 1, lambda x: sp.csr_matrix(np.diag(-2 * x)), np.array([1.0]))
+    with pytest.raises(SolverError, match="not finite"):
+        solve_nonlinear(lambda x: x * np.nan, lambda x: sp.identity(1, format="csr"), np.array([1.0]))
+    with pytest.raises(InvalidOptionError, match="'direct', 'cg', 'gmres'"):
+        SolverOptions(linear_solver="magic")
+    assert issubclass(SolverError, FormCompilerError)
