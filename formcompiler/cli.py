@@ -15,12 +15,13 @@ import os
 import sys
 import traceback
 import typing
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import formcompiler
-from formcompiler.errors import FormCompilerError, InternalCompilerError
+from formcompiler.errors import FormCompilerError, InternalCompilerError, UnsupportedFormError
 from formcompiler.options import Options, make_options
 
 SUCCESS, INCOMPLETE, USER_ERROR, BUG, INTERRUPTED = 0, 1, 2, 70, 130
@@ -247,6 +248,11 @@ def _run(settings: argparse.Namespace) -> int:
     from formcompiler.progress import stage
 
     form_file, options = _load(settings)
+    if form_file.problem is None:
+        raise UnsupportedFormError(
+            f"{form_file.path}: has no problem to solve; add one: problem = formcompiler.problem.Problem(F, u), where "
+            "the residual F is linear in a test function, and the unknown u is a coefficient in F"
+        )
     with stage("load compiler"):
         from formcompiler import driver
     with stage("run"):
@@ -295,7 +301,8 @@ def _guard(settings: argparse.Namespace) -> int:
 
     configure_logging(getattr(settings, "verbose", 0))
     try:
-        with record_stages() as times:
+        with record_stages() as times, warnings.catch_warnings():
+            warnings.showwarning = _show_warning
             status: int = settings.action(settings)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -311,6 +318,11 @@ def _guard(settings: argparse.Namespace) -> int:
     if hasattr(settings, "time_passes"):
         print(times.table(), file=sys.stderr)
     return status
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning without the place in the library that gave it."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def explain(error: BaseException) -> tuple[int, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import types
+import warnings
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ import basix.ufl
 from ufl import *
 V = FunctionSpace(Mesh(basix.ufl.element("P", "triangle", 1, shape=(2,))), basix.ufl.element("P", "triangle", 1))
 a = inner(TrialFunction(V), TestFunction(V))*dx
+"""
+PROBLEM = """\
+from formcompiler.problem import Problem
+u, v = Coefficient(V), TestFunction(V)
+problem = Problem(inner(grad(u), grad(v))*dx + u*v*dx, u)
 """
 COMMANDS = ("compile", "run", "report", "doctor")
 
@@ -97,8 +103,17 @@ def test_compile_writes_here_by_default(form, calls):
     [([], 0, "results"), (["--refine", "3", "--output", "out"], 3, "out"), (["-o", "out"], 0, "out")],
 )
 def test_run_hands_refinements_and_directory_to_the_driver(form, calls, flags, refine, output):
+    form.write_text(FORM + PROBLEM)
     assert cli.main(["run", str(form), *flags]) == 0
     assert calls == [("run", "mass", refine, Path(output), Options())]
+
+
+def test_run_without_a_problem_says_how_to_write_one(form, calls, capsys):
+    assert cli.main(["run", str(form)]) == 2
+    assert "mass.py: has no problem to solve; add one: problem = formcompiler.problem.Problem(F, u)" in (
+        capsys.readouterr().err
+    )
+    assert calls == []
 
 
 @pytest.mark.parametrize(("flags", "dump"), [([], None), (["--dump"], "all"), (["--dump", "licm"], "licm")])
@@ -325,6 +340,20 @@ def test_verbosity_chooses_the_level_of_messages(flags, expected, form, monkeypa
     monkeypatch.setattr(sys.modules["formcompiler.driver"], "compile_file", compile_file)
     assert cli.main([*flags, "compile", str(form)]) == 0
     assert capsys.readouterr().err.splitlines() == expected
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.usefixtures("calls")
+def test_warnings_of_libraries_come_without_their_place(form, monkeypatch, capsys):
+    def compile_file(form_file, output_dir, options):
+        warnings.warn("the degree is high", UserWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(sys.modules["formcompiler.driver"], "compile_file", compile_file)
+    before = warnings.showwarning
+    assert cli.main(["compile", str(form)]) == 0
+    assert capsys.readouterr().err == "warning: the degree is high\n"
+    assert warnings.showwarning is before
 
 
 def test_time_passes_prints_a_table_of_stages(form, calls, capsys):
