@@ -76,6 +76,22 @@ def test_steps_are_observed():
     assert seen[-1][1] < 1e-8
 
 
+@pytest.mark.parametrize("compatible", [True, False])
+def test_a_matrix_that_rounding_makes_regular_counts_as_singular(compatible):
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.uniform(-1, 1, (30, 30)))[0]
+    singular = sp.csr_matrix(turn @ np.diag([*range(1, 30), 0]) @ turn.T)
+    b = singular @ np.ones(30) if compatible else np.ones(30)
+    with pytest.raises(SolverError, match="singular"):
+        solve_linear(singular, b)
+
+
+def test_an_ill_conditioned_matrix_is_not_called_singular():
+    matrix = laplacian(400) + sp.diags([np.where(np.arange(400) < 200, 1e6, 0)], [0], format="csr")
+    solution = solve_linear(matrix, matrix @ np.ones(400))
+    np.testing.assert_allclose(solution, 1, rtol=1e-9)
+
+
 def test_failures_name_their_cause():
     singular = sp.csr_matrix(np.array([[1.0, -1.0], [-1.0, 1.0]]))
     with pytest.raises(SolverError, match="boundary condition missing"):
