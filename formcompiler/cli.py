@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import formcompiler
-from formcompiler.errors import FormCompilerError, InternalCompilerError, UnsupportedFormError
+from formcompiler.errors import FormCompilerError, InternalCompilerError, InvalidOptionError, UnsupportedFormError
 from formcompiler.options import Options, make_options
 
 SUCCESS, INCOMPLETE, USER_ERROR, BUG, INTERRUPTED = 0, 1, 2, 70, 130
@@ -234,6 +234,7 @@ def _compile(settings: argparse.Namespace) -> int:
     from formcompiler.progress import stage
 
     form_file, options = _load(settings)
+    _make_directory(settings.output)
     with stage("load compiler"):
         from formcompiler import driver
     with stage("compile"):
@@ -253,6 +254,7 @@ def _run(settings: argparse.Namespace) -> int:
             f"{form_file.path}: has no problem to solve; add one: problem = formcompiler.problem.Problem(F, u), where "
             "the residual F is linear in a test function, and the unknown u is a coefficient in F"
         )
+    _make_directory(settings.output)
     with stage("load compiler"):
         from formcompiler import driver
     with stage("run"):
@@ -281,6 +283,20 @@ def _load(settings: argparse.Namespace) -> tuple[Any, Options]:
     options = to_options(settings)
     with stage("load form file"):
         return load_form_file(settings.file), options
+
+
+def _make_directory(path: Path) -> None:
+    """Create the directory for results, before the work whose results would be lost.
+
+    Raises:
+        InvalidOptionError: if there can be none.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOptionError(f"--output {path}: cannot be created: {error.strerror or error}") from error
+    if not os.access(path, os.W_OK):
+        raise InvalidOptionError(f"--output {path}: you have no right to write there")
 
 
 def _doctor(settings: argparse.Namespace) -> int:

@@ -32,6 +32,12 @@ COMMANDS = ("compile", "run", "report", "doctor")
 
 
 @pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch):
+    """Commands write to the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
 def quiet_logger():
     logger = logging.getLogger("formcompiler")
     before = (logger.handlers[:], logger.propagate, logger.level)
@@ -121,6 +127,20 @@ def test_report_prints_what_the_driver_tells(form, calls, capsys, flags, dump):
     assert cli.main(["report", str(form), *flags]) == 0
     assert calls == [("report", "mass", Options(), dump)]
     assert capsys.readouterr().out == "the report\n"
+
+
+def test_an_output_directory_that_cannot_be_is_reported_before_the_work(form, calls, capsys):
+    Path("file").write_text("")
+    for output, reason in (("file", "File exists"), ("file/sub", "Not a directory")):
+        assert cli.main(["compile", str(form), "-o", output]) == 2
+        assert capsys.readouterr().err == f"formcompiler: error: --output {output}: cannot be created: {reason}\n"
+    assert calls == []
+
+
+def test_an_output_directory_that_is_protected_is_reported(form, calls, monkeypatch, capsys):
+    monkeypatch.setattr(cli.os, "access", lambda path, mode: mode != os.W_OK)
+    assert cli.main(["compile", str(form), "-o", "out"]) == 2
+    assert "--output out: you have no right to write there" in capsys.readouterr().err
 
 
 # --- compiler options
