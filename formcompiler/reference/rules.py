@@ -71,7 +71,7 @@ def integral_rule(integral: Any, integrand: Any, cell: str, limit: int | None, i
     if degree in (None, "auto", -1):
         degree = estimated_degree(integrand, is_complex) + compute_integrand_scaling_factor(integral)[1]
         degree = degree if limit is None else min(degree, limit)
-    macro = [e.polyset_type for e in elements if e.polyset_type.name == "macro"]
+    macro = [e.polyset_type for e in elements if e.polyset_type.name != "standard"]
     return make_quadrature(cell, degree, scheme, *macro[:1])
 
 
