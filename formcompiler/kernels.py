@@ -11,12 +11,15 @@ import loopy as lp
 
 from formcompiler.codegen.method import MethodCode, emit_method
 from formcompiler.codegen.target import CppTarget
+from formcompiler.elements.cells import TENSOR_CELLS
 from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.pipeline import Observer, run_pipeline
 from formcompiler.quadloop.build import build_quadloop_kernel
+from formcompiler.sumfact.build import build_sumfact_kernel
+from formcompiler.sumfact.eligibility import find_obstacle
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +54,12 @@ def compile_kernel(
 ) -> Kernel:
     """Return the kernel of one integral."""
     start = time.perf_counter()
-    geometry_type = REAL_TYPE[options.scalar_type]
-    reason = "sum_factorization=off"
-    built = build_quadloop_kernel(integral, name, options.scalar_type, geometry_type, CppTarget(), options.part)
+    reason = _reason_against_factorization(integral, options)
+    types = (options.scalar_type, REAL_TYPE[options.scalar_type])
+    if reason:
+        built = build_quadloop_kernel(integral, name, *types, CppTarget(), options.part)
+    else:
+        built = build_sumfact_kernel(integral, name, *types, CppTarget())
     stage: Observer | None = None
     if observe is not None:
         observe(name, "build", time.perf_counter() - start, built)
@@ -66,9 +72,23 @@ def compile_kernel(
     method = emit_method(t_unit, integral_parameters(integral, options.part))
     if observe is not None:
         observe(name, "emit", time.perf_counter() - emitting, t_unit)
-    kernel = Kernel(integral, method, t_unit, False, reason, count_operations(t_unit))
+    kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
+
+
+def _reason_against_factorization(integral: FormIntegral, options: Options) -> str:
+    """Return why the kernel gets plain loops, "" if it is sum-factorized.
+
+    Raises:
+        UnsupportedFormError: if factorization is required but not possible.
+    """
+    if options.sum_factorization == "off":
+        return "sum_factorization=off"
+    obstacle = find_obstacle(integral, options.part)
+    if obstacle is not None and options.sum_factorization == "on" and integral.cell in TENSOR_CELLS:
+        _log.warning("%s integral is not sum-factorized: %s", integral.integral_type, obstacle)
+    return obstacle or ""
 
 
 def _log_kernel(kernel: Kernel, seconds: float) -> None:

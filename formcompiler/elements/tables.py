@@ -35,6 +35,8 @@ class ComponentTable:
 def component_layout(element: Element, component: int) -> tuple[Element, int, int]:
     """Return the scalar element of one flat reference component, with offset and stride of its dofs."""
     sub_element, offset, stride = element.get_component_element(component)
+    if isinstance(sub_element, basix.ufl._ComponentElement) and sub_element._element.reference_value_size == 1:
+        sub_element = sub_element._element
     return sub_element, int(offset), int(stride)
 
 
@@ -101,12 +103,13 @@ def tensor_factor(element: Element) -> TensorFactor | None:
 
     The product is checked on values: every basis function must be one product of 1D basis functions.
     """
+    if not isinstance(element, basix.ufl._BasixElement) or element.element_family != basix.ElementFamily.P:
+        return None
     cell = element.cell_type.name
-    family = element.element_family
-    if cell not in TENSOR_CELLS or family != basix.ElementFamily.P or not isinstance(element, basix.ufl._BasixElement):
+    if cell not in TENSOR_CELLS:
         return None
     line = basix.create_element(
-        family,
+        basix.ElementFamily.P,
         basix.CellType.interval,
         element.degree,
         lagrange_variant=element.lagrange_variant,

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
-import numpy as np
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
-from formcompiler.elements import cells
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import KernelBuilder
+from formcompiler.kernel.direct import direct_value
 from formcompiler.kernel.parameters import declare_parameters
+from formcompiler.kernel.values import NamedValue, ValueWriter
 from formcompiler.quadloop.arguments import ArgumentLoops
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.quadloop.tables import ElementTables, PointSets, Table, geometry_table
@@ -69,42 +68,22 @@ class _IntegrandWriter:
         self._tables = ElementTables(self._points)
         self._part = part
         self._coefficients = {c.position: c for c in integral.coefficients}
-        self._constants = {c.position: c for c in integral.constants}
 
     def write(self) -> None:
         """Write everything in order: constant values, the point loop, the argument loops."""
         sums, direct = self._split_terminals()
-        outer = {name for name, _, varies in direct if not varies}
-        outer |= {s.name for s in sums if not s.table.varies_with_point}
-        for name, expression in self._integrand.definitions:
-            if get_dependencies(expression) <= outer:
-                outer.add(name)
+        fixed = [s.name for s in sums if not s.table.varies_with_point]
+        self._values = ValueWriter(self._builder, self._integrand, self._geometry_type, direct, fixed)
         loops = ArgumentLoops(self._builder, self._integral, self._tables, self._part, self._table_access)
-        self._write_values(sums, direct, outer, inside=False, point=0)
+        self._write_values([s for s in sums if s.name in fixed], inside=False, point=0)
         with self._builder.loop("q", self._integrand.rule.n_points) as q:
-            self._write_values(sums, direct, outer, inside=True, point=q)
+            self._write_values([s for s in sums if s.name not in fixed], inside=True, point=q)
             loops.write(self._integrand.terms, q)
 
-    def _write_values(
-        self, sums: Sequence[_DofSum], direct: Sequence[Any], outer: set[str], *, inside: bool, point: Expression
-    ) -> None:
-        for name, make, _ in direct:
-            if (name not in outer) == inside:
-                self._declare(name)
-                self._builder.assign(prim.Variable(name), make(point))
-        self._write_sums([s for s in sums if (s.name not in outer) == inside], point)
-        for name, expression in self._integrand.definitions:
-            if (name not in outer) == inside:
-                self._declare(name)
-                self._builder.assign(prim.Variable(name), expression)
-
-    def _declare(self, name: str) -> None:
-        terminal = self._integrand.terminals.get(name)
-        if terminal is None:
-            self._builder.declare(name, (), self._builder.value_type)
-        else:
-            geometric = terminal.kind not in ("coefficient", "constant")
-            self._builder.declare(name, (), self._geometry_type if geometric else "scalar")
+    def _write_values(self, sums: Sequence[_DofSum], *, inside: bool, point: Expression) -> None:
+        self._values.write_terminals(inside=inside, point=point)
+        self._write_sums(sums, point)
+        self._values.write_definitions(inside=inside)
 
     def _write_sums(self, sums: Sequence[_DofSum], point: Expression) -> None:
         """Write sums over dofs; those over the same dofs share a loop."""
@@ -113,7 +92,7 @@ class _IntegrandWriter:
             groups.setdefault((item.array, item.side_offset, item.table.n_dofs), []).append(item)
         for (_, _, n_dofs), group in groups.items():
             for item in group:
-                self._declare(item.name)
+                self._values.declare(item.name)
                 self._builder.assign(prim.Variable(item.name), 0.0)
             with self._builder.loop("k", n_dofs) as k:
                 for item in group:
@@ -126,10 +105,10 @@ class _IntegrandWriter:
             return prim.Variable(item.array)[(*item.side_offset, k, item.table.offset)]
         return prim.Variable(item.array)[item.side_offset[0] + item.table.offset + item.table.stride * k]
 
-    def _split_terminals(self) -> tuple[list[_DofSum], list[Any]]:
-        """Return the terminals that are sums over dofs, and (name, point -> value, varies with the point)."""
+    def _split_terminals(self) -> tuple[list[_DofSum], list[NamedValue]]:
+        """Return the terminals that are sums over dofs, and the others."""
         sums: list[_DofSum] = []
-        direct: list[Any] = []
+        direct: list[NamedValue] = []
         for name, terminal in self._integrand.terminals.items():
             if terminal.kind == "coefficient":
                 coefficient = self._coefficients[terminal.index]
@@ -143,37 +122,21 @@ class _IntegrandWriter:
             else:
                 direct.append(self._direct(name, terminal))
         zero = [s for s in sums if s.table.is_zero]
-        direct += [(s.name, lambda _: 0.0, False) for s in zero]
+        direct += [NamedValue(s.name, lambda _: 0.0, False) for s in zero]
         return [s for s in sums if not s.table.is_zero], direct
 
-    def _direct(self, name: str, terminal: Terminal) -> tuple[str, Any, bool]:
-        if terminal.kind == "constant":
-            value = prim.Variable(self._constants[terminal.index].name)[terminal.component]
-            return name, lambda _: value, False
-        if terminal.kind in ("vertex", "facet_vertex"):
-            value = self._vertex(terminal)
-            return name, lambda _: value, False
+    def _direct(self, name: str, terminal: Terminal) -> NamedValue:
+        value = direct_value(self._builder, self._integral, terminal)
+        if value is not None:
+            return NamedValue(name, lambda _: value, False)
         table = Table(geometry_table(self._points, terminal.kind, terminal.component))
         if table.values.size == 1:
-            return name, lambda _: float(table.values.item()), False
-        wish = f"T_{name}"
-        return (
+            return NamedValue(name, lambda _: float(table.values.item()), False)
+        return NamedValue(
             name,
-            lambda q: self._table_access(table, wish, terminal.side, q, 0),
+            lambda q: self._table_access(table, f"T_{name}", terminal.side, q, 0),
             table.varies_with_point,
         )
-
-    def _vertex(self, terminal: Terminal) -> Expression:
-        vertex, axis = divmod(terminal.component, self._integral.gdim)
-        nodes = [dofs[0] for dofs in self._integral.coordinate_element.sub_elements[0].entity_dofs[0]]
-        side = (terminal.side,) if self._integral.n_sides == 2 else ()
-        node: Expression = nodes[vertex] if terminal.kind == "vertex" else None
-        if node is None:
-            dim = cells.dimension(self._integral.cell)
-            facets = np.array([[nodes[v] for v in f] for f in cells.topology(self._integral.cell)[dim - 1]])
-            table = prim.Variable(self._builder.table("facet_nodes", facets))
-            node = table[prim.Variable("facet")[terminal.side], vertex]
-        return prim.Variable("coordinate_dofs")[(*side, node, axis)]
 
     def _table_access(self, table: Table, wish: str, side: int, point: Expression, dof: Expression) -> Expression:
         """Return the entry of a table; axes of length 1 are dropped from the stored array."""

@@ -109,18 +109,11 @@ class ElementTables:
 
 
 def geometry_table(points: PointSets, kind: str, component: int) -> npt.NDArray[Any]:
-    """Return a geometric terminal that depends on the reference cell only, axes as in `Table`.
+    """Return a geometric terminal that depends on the rule's points only, axes as in `Table`.
 
     Raises:
         KeyError: if the kind is not such a terminal.
     """
-    cell = points.cell
-    by_facet = {
-        "reference_normal": lambda: cells.facet_normals(cell),
-        "facet_jacobian": lambda: cells.facet_jacobians(cell).reshape(len(cells.facet_cells(cell)), -1),
-    }
-    if kind in by_facet:
-        return compress(by_facet[kind]()[None, :, None, component, None])
     if kind == "weight":
         return compress(points.rule.weights[None, None, :, None])
     if kind == "reference_coordinate":

@@ -1,0 +1,85 @@
+"""From an integral to a sum-factorized kernel.
+
+For each rule: evaluate coefficients and geometry at all points by contractions along one direction after the other;
+at each point compute the factors of the argument terms; integrate them against the arguments by the transposed
+contractions. A matrix is integrated like a vector whose 1D basis are the products of test and trial functions.
+
+Method: S. Orszag, Spectral methods for problems in complex geometries, J. Comput. Phys. 37, 1980.
+"""
+
+from __future__ import annotations
+
+import loopy as lp
+import pymbolic.primitives as prim
+
+from formcompiler.frontend.integrals import FormIntegral, Integrand
+from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.direct import direct_value
+from formcompiler.kernel.interface import integral_parameters
+from formcompiler.kernel.parameters import declare_parameters
+from formcompiler.kernel.values import NamedValue, ValueWriter
+from formcompiler.sumfact.arrays import LineTables
+from formcompiler.sumfact.evaluation import PointArrays
+from formcompiler.sumfact.frames import Frame, FrameAccess, make_frame
+from formcompiler.sumfact.integration import ArgumentIntegrals
+from formcompiler.terminals import Terminal
+
+
+def build_sumfact_kernel(
+    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, target: lp.TargetBase
+) -> lp.TranslationUnit:
+    """Return the kernel of an integral that `find_obstacle` has nothing against."""
+    parameters = integral_parameters(integral)
+    names = [p.name for p in parameters]
+    names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
+    builder = KernelBuilder(name, scalar_type, target, names)
+    declare_parameters(builder, parameters, geometry_type)
+    for integrand in integral.integrands:
+        _IntegrandWriter(builder, integral, integrand, geometry_type).write()
+    return builder.build()
+
+
+class _IntegrandWriter:
+    """Writes the loops of one integrand into a kernel."""
+
+    def __init__(
+        self, builder: KernelBuilder, integral: FormIntegral, integrand: Integrand, geometry_type: str
+    ) -> None:
+        self._builder = builder
+        self._integral = integral
+        self._integrand = integrand
+        self._geometry_type = geometry_type
+        self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule)
+
+    def write(self) -> None:
+        """Write evaluation, the point loop and integration."""
+        builder, frame = self._builder, self._frame
+        access = FrameAccess(builder, frame, self._integral.n_sides, "")
+        tables = LineTables(builder, access)
+        arrays = PointArrays(builder, self._integral, self._integrand, access, tables, self._geometry_type)
+        arguments = ArgumentIntegrals(builder, self._integral, self._integrand.terms, access, tables)
+        values = [self._value(name, t, arrays) for name, t in self._integrand.terminals.items()]
+        writer = ValueWriter(builder, self._integrand, self._geometry_type, values)
+        writer.write_terminals(inside=False)
+        writer.write_definitions(inside=False)
+        with builder.loops(*((f"q{r}", n) for r, n in enumerate(frame.n_points))) as point:
+            writer.write_terminals(inside=True, point=point)
+            writer.write_definitions(inside=True)
+            arguments.store(point)
+        arguments.integrate()
+
+    def _value(self, name: str, terminal: Terminal, arrays: PointArrays) -> NamedValue:
+        if terminal.kind in ("coefficient", "coordinate"):
+            return NamedValue(name, lambda point: arrays.at(terminal, point), True)
+        if terminal.kind == "weight":
+            return NamedValue(name, self._weight, self._integrand.rule.n_points > 1)
+        value = direct_value(self._builder, self._integral, terminal)
+        return NamedValue(name, lambda _: value, False)
+
+    def _weight(self, point: tuple[Expression, ...]) -> Expression:
+        weights = self._integrand.rule.weights
+        if len(weights) == 1:
+            return float(weights[0])
+        shape = [n for n in self._frame.n_points if n > 1]
+        table = prim.Variable(self._builder.table("weights", weights.reshape(shape)))
+        return table[tuple(q for q, n in zip(point, self._frame.n_points, strict=True) if n > 1)]

@@ -1,0 +1,60 @@
+"""Which integrals can be sum-factorized, and why the others cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formcompiler.elements.cells import TENSOR_CELLS
+from formcompiler.elements.tables import component_layout, tensor_factor
+from formcompiler.frontend.integrals import FormIntegral, Integrand
+from formcompiler.terminals import Terminal
+
+_TYPES = ("cell", "exterior_facet", "interior_facet")
+_UNFACTORIZED = {
+    "reference_coordinate": "CellCoordinate has no sum-factorized form here",
+    "facet_coordinate": "FacetCoordinate has no sum-factorized form here",
+}
+
+
+def find_obstacle(integral: FormIntegral, part: str) -> str | None:
+    """Return why an integral cannot be sum-factorized, None if it can."""
+    if integral.cell not in TENSOR_CELLS:
+        return f"a {integral.cell} is no product of intervals"
+    if integral.integral_type not in _TYPES:
+        return f"{integral.integral_type} integrals have a single point or arbitrary points"
+    if part == "diagonal":
+        return "the diagonal part is computed by plain loops"
+    if not integral.integrands:
+        return "it vanishes"
+    obstacle = _element_obstacle("the geometry", integral.coordinate_element, 0)
+    if obstacle is not None:
+        return obstacle
+    found = (_integrand_obstacle(integral, integrand) for integrand in integral.integrands)
+    return next((o for o in found if o is not None), None)
+
+
+def _integrand_obstacle(integral: FormIntegral, integrand: Integrand) -> str | None:
+    rule = integrand.rule
+    if rule.factor is None and rule.cell != "vertex":
+        return f"its quadrature rule '{rule.scheme}' is no product of 1D rules"
+    terminals = [*integrand.terminals.values(), *(a for term in integrand.terms for a in term.arguments)]
+    found = (_terminal_obstacle(integral, terminal) for terminal in terminals)
+    return next((o for o in found if o is not None), None)
+
+
+def _terminal_obstacle(integral: FormIntegral, terminal: Terminal) -> str | None:
+    if terminal.kind == "argument":
+        name = ("the test function", "the trial function")[terminal.index]
+        return _element_obstacle(name, integral.arguments[terminal.index], terminal.component)
+    if terminal.kind == "coefficient":
+        coefficient = next(c for c in integral.coefficients if c.position == terminal.index)
+        return _element_obstacle(f"the coefficient {coefficient.name}", coefficient.element, terminal.component)
+    return _UNFACTORIZED.get(terminal.kind)
+
+
+def _element_obstacle(owner: str, element: Any, component: int) -> str | None:
+    scalar, _, _ = component_layout(element, component)
+    if tensor_factor(scalar) is None:
+        return f"{owner} has an element without 1D factors: {scalar}"
+    return None
+
