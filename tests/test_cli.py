@@ -274,11 +274,11 @@ def test_files_that_cannot_be_written_are_the_users_to_mend(fail, capsys):
     assert capsys.readouterr().err == "formcompiler: error: Permission denied: /x.hh\n"
 
 
-@pytest.mark.parametrize("error", [KeyError("lane"), errors.InternalCompilerError("lost an iname")])
-def test_bugs_are_called_so_and_tell_how_to_report_them(error, fail, capsys):
-    assert fail(error) == 70
+@pytest.mark.parametrize("kind", [KeyError, errors.InternalCompilerError])
+def test_bugs_are_called_so_and_tell_how_to_report_them(kind, fail, capsys):
+    assert fail(kind("lost an iname")) == 70
     text = capsys.readouterr().err
-    assert text.startswith(f"formcompiler: this is a bug of formcompiler, not of your form: {type(error).__name__}: ")
+    assert text.startswith(f"formcompiler: this is a bug of formcompiler, not of your form: {kind.__name__}: ")
     assert "in cli.py, line " in text
     assert "report it with the form file" in text
     assert "Traceback" not in text
