@@ -36,7 +36,7 @@ def on_tensor_cell(case):
 
 
 def plain_cases():
-    """Return all cases; those on tensor cells are slow here because the default run has them with the chosen kernels."""
+    """Return all cases; those on tensor cells are slow: the default run has them with the chosen kernels."""
     return [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * on_tensor_cell(c)) for c in CASES]
 
 

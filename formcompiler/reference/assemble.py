@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ufl.algorithms import extract_arguments, extract_coefficients
 from ufl.domain import extract_domains
 
 import formcompiler.reference.algebra
@@ -20,9 +20,45 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.reference.evaluate import Data, Evaluator
 from formcompiler.reference.geometry import Cell
 from formcompiler.reference.jets import Array
-from formcompiler.reference.rules import group_by_metadata, integral_rule
+from formcompiler.reference.rules import arguments_of, coefficients_of, group_by_metadata, integral_rule
 
 _ENTRIES_AT_ONCE = 300_000
+
+
+@dataclass(frozen=True, eq=False)
+class Entity:
+    """What is integrated over.
+
+    Attributes:
+        integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+        nodes: Physical nodes of its cells, axes (side, node, direction).
+        facets: Number of the facet (or vertex) in each cell.
+        permutations: How each cell sees the facet.
+    """
+
+    integral_type: str
+    nodes: FloatArray
+    facets: tuple[int, ...]
+    permutations: tuple[int, ...]
+
+    def reference_cell(self, cell: str) -> str:
+        """Return the reference cell of the entity on a cell."""
+        if self.integral_type == "cell":
+            return cell
+        return "vertex" if self.integral_type == "vertex" else cells.facet_cells(cell)[self.facets[0]]
+
+    def cells_at(self, element: Any, rule: QuadratureRule) -> tuple[Cell, ...]:
+        """Return the cells at the points of a rule, given on the reference cell of the entity."""
+        return tuple(self._cell_at(side, element, rule) for side in range(len(self.nodes)))
+
+    def _cell_at(self, side: int, element: Any, rule: QuadratureRule) -> Cell:
+        name, nodes, facet = element.cell_type.name, self.nodes[side], self.facets[side]
+        if self.integral_type == "cell":
+            return Cell(element, nodes, rule.points)
+        if self.integral_type == "vertex":
+            return Cell(element, nodes, cells.vertices(name)[facet][None])
+        points = cells.permute_facet_points(rule.cell, self.permutations[side], rule.points)
+        return Cell(element, nodes, cells.map_to_facet(name, facet, points), facet, points)
 
 
 def element_tensor(
@@ -59,27 +95,18 @@ def element_tensor(
     Raises:
         UnsupportedFormError: for operators that have no rule, and missing restrictions.
     """
-    is_complex = scalar_type.startswith("complex")
     n_sides = 2 if integral_type == "interior_facet" else 1
-    data = _make_data(
-        form.arguments(), form.coefficients(), coefficients, constants, is_complex=is_complex, n_sides=n_sides
-    )
+    permutations = facet_permutation if n_sides == 2 else None
+    entity = _make_entity(integral_type, coordinates, local_facet, permutations)
+    data = _make_data((form.arguments(), form.coefficients()), coefficients, constants, scalar_type, n_sides)
     shape = tuple(n_sides * a.ufl_element().dim for a in data.arguments)
     result = np.zeros(shape, dtype=data.dtype)
-    nodes = np.asarray(coordinates, dtype=np.float64)
-    nodes = nodes.reshape(n_sides, *nodes.shape[-2:])
-    facets, permutations = _pair(local_facet, n_sides), _pair(facet_permutation, n_sides)
-    for integrals in _applicable(form, integral_type, subdomain_id):
-        for integral, integrand in group_by_metadata(integrals):
-            element = integral.ufl_domain().ufl_coordinate_element()
-            where = _facet_cell(element.cell_type.name, integral_type, facets[0])
-            rule = integral_rule(integral, integrand, where, max_quadrature_degree, is_complex)
-            for part in _parts(rule, shape):
-                sides = [
-                    _cell_at(element, nodes[i], integral_type, part, facet=facets[i], permutation=permutations[i])
-                    for i in range(n_sides)
-                ]
-                result += _integrate(integrand, tuple(sides), data, integral_type, part.weights)
+    for integral, integrand in _applicable(form, integral_type, subdomain_id):
+        element = integral.ufl_domain().ufl_coordinate_element()
+        where = entity.reference_cell(element.cell_type.name)
+        rule = integral_rule(integral, integrand, where, max_quadrature_degree, data.is_complex)
+        for part in _parts(rule, shape):
+            result += _integrate(integrand, entity.cells_at(element, part), data, integral_type, part.weights)
     return np.asarray(result.astype(scalar_type))
 
 
@@ -107,45 +134,36 @@ def expression_values(
         scalar_type: numpy type of the result.
 
     Raises:
-        UnsupportedFormError: for operators that have no rule.
+        UnsupportedFormError: for operators that have no rule, and expressions without a mesh.
     """
-    arguments = sorted(extract_arguments(expression), key=lambda a: a.number())
-    is_complex = scalar_type.startswith("complex")
-    data = _make_data(
-        arguments, extract_coefficients(expression), coefficients, constants, is_complex=is_complex, n_sides=1
-    )
-    nodes = np.asarray(coordinates, dtype=np.float64)
-    point_array = np.asarray(points, dtype=np.float64)
     domains: list[Any] = list(extract_domains(expression))
     if not domains:
         raise UnsupportedFormError("the expression has no mesh: use Constant(mesh) or SpatialCoordinate(mesh)")
     element = domains[0].ufl_coordinate_element()
-    cell = element.cell_type.name
-    rule = QuadratureRule(cell, -1, "points", point_array, np.ones(len(point_array)))
-    on_facet = point_array.shape[1] < cells.dimension(cell)
-    kind = "exterior_facet" if on_facet else "cell"
-    if on_facet:
-        facet_cell = cells.facet_cells(cell)[local_facet or 0]
-        moved = cells.permute_facet_points(facet_cell, facet_permutation or 0, point_array)
-        rule = QuadratureRule(facet_cell, -1, "points", moved, rule.weights)
-    side = _cell_at(element, nodes, kind, rule, facet=local_facet or 0, permutation=0)
-    values = Evaluator((side,), data).integrand(expression)
+    name = element.cell_type.name
+    where = np.asarray(points, dtype=np.float64)
+    kind = "exterior_facet" if where.shape[1] < cells.dimension(name) else "cell"
+    entity = _make_entity(kind, coordinates, local_facet, facet_permutation)
+    rule = QuadratureRule(entity.reference_cell(name), -1, "points", where, np.ones(len(where)))
+    functions = (arguments_of(expression), coefficients_of(expression))
+    data = _make_data(functions, coefficients, constants, scalar_type, 1)
+    values = Evaluator(entity.cells_at(element, rule), data).integrand(expression)
     n_components = math.prod(expression.ufl_shape)
-    shape = (len(point_array), *(a.ufl_element().dim for a in arguments), n_components)
+    shape = (len(where), *(a.ufl_element().dim for a in data.arguments), n_components)
     values = np.broadcast_to(values.reshape(*values.shape[: data.n_leading], n_components), shape)
     return np.moveaxis(values, -1, 1).astype(scalar_type)
 
 
 def _make_data(
-    arguments: Iterable[Any],
-    needed: Iterable[Any],
+    functions: tuple[Iterable[Any], Iterable[Any]],
     coefficients: Mapping[Any, Any] | None,
     constants: Mapping[Any, Any] | None,
-    *,
-    is_complex: bool,
+    scalar_type: str,
     n_sides: int,
 ) -> Data:
-    dtype = np.complex128 if is_complex else np.float64
+    """Return the checked data of arguments and coefficients."""
+    arguments, needed = functions
+    dtype = np.complex128 if scalar_type.startswith("complex") else np.float64
     given = coefficients or {}
     dofs = {}
     for f in needed:
@@ -155,13 +173,28 @@ def _make_data(
     return Data(tuple(arguments), dofs, values, dtype, n_sides)
 
 
+def _make_entity(
+    integral_type: str,
+    coordinates: npt.ArrayLike,
+    local_facet: int | Iterable[int] | None,
+    facet_permutation: int | Iterable[int] | None,
+) -> Entity:
+    n_sides = 2 if integral_type == "interior_facet" else 1
+    nodes = np.asarray(coordinates, dtype=np.float64)
+    nodes = nodes.reshape(n_sides, *nodes.shape[-2:])
+    return Entity(integral_type, nodes, _pair(local_facet, n_sides), _pair(facet_permutation, n_sides))
+
+
 def _pair(given: int | Iterable[int] | None, n_sides: int) -> tuple[int, ...]:
     numbers = np.atleast_1d(np.asarray(0 if given is None else given, dtype=int))
     return tuple(int(n) for n in np.resize(numbers, n_sides))
 
 
-def _applicable(form: Any, integral_type: str, subdomain_id: int | None) -> tuple[list[Any], list[Any]]:
-    """Return the integrals over all entities, and those over entities with the given id."""
+def _applicable(form: Any, integral_type: str, subdomain_id: int | None) -> list[tuple[Any, Any]]:
+    """Return integrals that apply to an entity: over all entities first, then over those with the id.
+
+    Integrals with equal metadata are one pair (integral, summed integrand), for they share an estimated degree.
+    """
     everywhere, marked = [], []
     for integral in form.integrals_by_type(integral_type):
         ids = integral.subdomain_id()
@@ -170,29 +203,7 @@ def _applicable(form: Any, integral_type: str, subdomain_id: int | None) -> tupl
             everywhere.append(integral)
         if subdomain_id is not None:
             marked += [integral] * ids.count(subdomain_id)
-    return everywhere, marked
-
-
-def _facet_cell(cell: str, integral_type: str, facet: int) -> str:
-    """Return the reference cell of the entity that is integrated over."""
-    if integral_type == "cell":
-        return cell
-    return "vertex" if integral_type == "vertex" else cells.facet_cells(cell)[facet]
-
-
-def _cell_at(
-    element: Any, nodes: FloatArray, integral_type: str, rule: QuadratureRule, *, facet: int, permutation: int
-) -> Cell:
-    """Return one cell at the points of a rule."""
-    name = element.cell_type.name
-    if integral_type == "cell":
-        return Cell(element, nodes, rule.points)
-    if integral_type == "vertex":
-        return Cell(element, nodes, cells.vertices(name)[facet][None])
-    points = rule.points
-    if integral_type == "interior_facet":
-        points = cells.permute_facet_points(rule.cell, permutation, points)
-    return Cell(element, nodes, cells.map_to_facet(name, facet, points), facet, points)
+    return group_by_metadata(everywhere) + group_by_metadata(marked)
 
 
 def _parts(rule: QuadratureRule, shape: tuple[int, ...]) -> Iterable[QuadratureRule]:

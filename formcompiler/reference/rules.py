@@ -7,23 +7,31 @@ from collections.abc import Iterable
 from typing import Any
 
 import ufl
-from ufl.algorithms import extract_arguments, extract_coefficients
-from ufl.algorithms.apply_algebra_lowering import apply_algebra_lowering
-from ufl.algorithms.apply_derivatives import apply_derivatives
-from ufl.algorithms.apply_integral_scaling import compute_integrand_scaling_factor
-from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
-from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
+import ufl.algorithms
 
 from formcompiler.elements.quadrature import QuadratureRule, make_custom_quadrature, make_quadrature
 from formcompiler.errors import UnsupportedFormError
 
+_algorithms: Any = ufl.algorithms  # without annotations
+
+
+def arguments_of(expression: Any) -> list[Any]:
+    """Return the arguments of an expression by their numbers."""
+    return sorted(_algorithms.extract_arguments(expression), key=lambda argument: argument.number())
+
+
+def coefficients_of(expression: Any) -> list[Any]:
+    """Return the coefficients of an expression in UFL's order."""
+    return list(_algorithms.extract_coefficients(expression))
+
 
 def estimated_degree(expression: Any, is_complex: bool = True) -> int:
     """Return UFL's estimate of the polynomial degree of an expression, derivatives carried out."""
-    lowered = apply_algebra_lowering(expression)
+    lowered = _algorithms.apply_algebra_lowering.apply_algebra_lowering(expression)
     if not is_complex:
-        lowered = remove_complex_nodes(lowered)
-    degree = estimate_total_polynomial_degree(apply_derivatives(lowered))
+        lowered = _algorithms.remove_complex_nodes.remove_complex_nodes(lowered)
+    expanded = _algorithms.apply_derivatives.apply_derivatives(lowered)
+    degree = _algorithms.estimate_total_polynomial_degree(expanded)
     return max(degree) if isinstance(degree, tuple) else int(degree)
 
 
@@ -61,15 +69,15 @@ def integral_rule(integral: Any, integrand: Any, cell: str, limit: int | None, i
     scheme = metadata.get("quadrature_rule") or "default"
     if scheme == "custom":
         return make_custom_quadrature(cell, metadata["quadrature_points"], metadata["quadrature_weights"])
-    functions = [*extract_arguments(integrand), *extract_coefficients(integrand)]
-    elements = [f.ufl_element() for f in functions]
+    elements = [f.ufl_element() for f in (*arguments_of(integrand), *coefficients_of(integrand))]
     if integral.integral_type() == "cell":
         rules = [element.custom_quadrature() for element in _leaves(elements) if element.has_custom_quadrature]
         if rules:
             return _common_rule(cell, rules)
     degree = metadata.get("quadrature_degree")
     if degree in (None, "auto", -1):
-        degree = estimated_degree(integrand, is_complex) + compute_integrand_scaling_factor(integral)[1]
+        scaling = _algorithms.apply_integral_scaling.compute_integrand_scaling_factor(integral)
+        degree = estimated_degree(integrand, is_complex) + scaling[1]
         degree = degree if limit is None else min(degree, limit)
     macro = [e.polyset_type for e in elements if e.polyset_type.name != "standard"]
     return make_quadrature(cell, degree, scheme, *macro[:1])
