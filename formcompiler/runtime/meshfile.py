@@ -30,11 +30,16 @@ TENSOR_ORDER = {"quadrilateral": [0, 1, 3, 2], "hexahedron": [0, 1, 3, 2, 4, 5, 
 _DIMENSIONS = {"vertex": 0, "line": 1, "triangle": 2, "quad": 2, "tetra": 3, "hexahedron": 3, "wedge": 3, "pyramid": 3}
 
 
-def read_mesh(path: str | Path) -> Mesh:
+def read_mesh(path: str | Path, gdim: int = 0) -> Mesh:
     """Return the mesh in a file, with physical groups of gmsh as tags.
 
     The cells are those of the highest dimension in the file; cells of one dimension less give facet tags. Trailing
-    coordinates that are zero everywhere are dropped down to the dimension of the cells, nodes without cells as well.
+    coordinates that are zero everywhere are dropped, but ``gdim`` and the dimension of the cells are kept; nodes
+    without cells are dropped as well.
+
+    Args:
+        path: The file.
+        gdim: Number of coordinates to keep even if they are zero.
 
     Raises:
         UnsupportedFormError: if the file cannot be read, or has no or mixed or curved cells.
@@ -44,7 +49,7 @@ def read_mesh(path: str | Path) -> Mesh:
     cells, cell_tags = _collect(data, cell)
     used, numbers = np.unique(cells, return_inverse=True)
     points = np.asarray(data.points, dtype=np.float64)[used]
-    while points.shape[1] > dimension(cell) and not points[:, -1].any():
+    while points.shape[1] > max(gdim, dimension(cell)) and not points[:, -1].any():
         points = points[:, :-1]
     mesh = make_mesh(cell, points, numbers.reshape(cells.shape), cell_tags)
     facets, facet_tags = _collect(data, facet_cells(cell)[0])

@@ -120,6 +120,13 @@ def _draw(figure: matplotlib.figure.Figure, axes: matplotlib.axes.Axes, samples:
         axes.set_xlabel("x")
         return
     axes.set_aspect("equal")
+    if samples.cell == "interval":
+        pieces = list(samples.points[samples.cells])
+        curve = matplotlib.collections.LineCollection(pieces, array=values[samples.cells].mean(axis=1), linewidths=3)
+        axes.add_collection(curve)
+        axes.autoscale()
+        figure.colorbar(curve, ax=axes)
+        return
     if not len(samples.cells):
         return
     triangles = _simplices(samples)
@@ -138,11 +145,12 @@ def _simplices(samples: Samples) -> npt.NDArray[np.int64]:
 def cut(samples: Samples) -> Samples:
     """Return the triangles in which a horizontal plane through the middle cuts a function in 3D, in the plane (x, y).
 
-    Surfaces in 3D are not cut, but seen from above.
+    Curves and surfaces in 3D are not cut, but seen from above.
     """
     simplices = _simplices(samples)
     if simplices.shape[1] != 4:
-        return Samples("triangle", samples.points[:, :2], simplices, samples.values)
+        cell = "interval" if simplices.shape[1] == 2 else "triangle"
+        return Samples(cell, samples.points[:, :2], simplices, samples.values)
     heights = samples.points[:, 2]
     # A little off the middle, where the plane would go through vertices of symmetric meshes.
     level = heights.min() + (0.5 + 1e-6) * np.ptp(heights)

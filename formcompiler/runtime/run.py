@@ -193,7 +193,7 @@ def _next_mesh(problem: Problem, previous: Mesh | None, level: int) -> Mesh:
         _check_dimensions(cell, gdim)
         mesh = box_mesh(cell, [k * 2**level for k in n], lower, upper)
     else:
-        mesh = read_mesh(problem.mesh) if previous is None else refine(previous)
+        mesh = read_mesh(problem.mesh, gdim) if previous is None else refine(previous)
     if (mesh.cell, mesh.gdim) != (cell, gdim):
         raise UnsupportedFormError(
             f"the form lives on {cell} cells in {gdim}D, the mesh '{problem.mesh}' has {mesh.cell} cells in "

@@ -163,6 +163,16 @@ def test_file_of_hexahedra_has_unit_volume(tmp_path):
     assert mesh.boundary_facets.local_facets[mesh.boundary_facets.tags == 5] == [5]
 
 
+def test_file_of_intervals_has_tags_at_its_ends_and_as_many_coordinates_as_needed(tmp_path):
+    points = np.array([[0, 0, 0], [2, 0, 0], [1, 0, 0]], dtype=float)
+    write_gmsh(tmp_path / "a.msh", points, ("line", [[0, 2], [2, 1]], [1, 1]), ("vertex", [[1], [2]], [5, 6]))
+    mesh = read_mesh(tmp_path / "a.msh")
+    assert mesh.points.tolist() == [[0], [2], [1]]
+    assert sorted(mesh.boundary_facets.tags) == [UNTAGGED, 5]
+    assert list(mesh.interior_facets.tags) == [6]
+    assert read_mesh(tmp_path / "a.msh", gdim=2).points.shape == (3, 2)
+
+
 def test_gmsh_mesh_of_a_disk_has_its_area(tmp_path):
     gmsh = pytest.importorskip("gmsh")
     gmsh.initialize(interruptible=False)

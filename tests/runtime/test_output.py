@@ -108,6 +108,16 @@ def test_picture_of_a_mixed_function_has_a_panel_for_each_part(tmp_path):
     assert width > 3 * height
 
 
+@pytest.mark.parametrize("gdim", [2, 3])
+def test_picture_of_a_curve_shows_its_values_in_colours(tmp_path, gdim):
+    mesh = make_mesh("interval", np.array([[0, 0, 0], [1, 0, 0], [1, 1, 2]], float)[:, :gdim], [[0, 1], [1, 2]])
+    dofmap = make_dofmap(basix.ufl.element("P", "interval", 1), mesh)
+    for name, vector in (("u.png", np.arange(3.0)), ("one.png", np.ones(3))):
+        write_png(tmp_path / name, dofmap, vector)
+    pixels, blank = (matplotlib.image.imread(tmp_path / name) for name in ("u.png", "one.png"))
+    assert pixels.shape != blank.shape or np.abs(pixels - blank).max() > 0.3
+
+
 def test_picture_of_a_surface_in_space_is_drawn(tmp_path):
     mesh = make_mesh("triangle", np.array([[0, 0, 0], [1, 0, 0], [0, 1, 1], [1, 1, 2]], float), [[0, 1, 2], [1, 2, 3]])
     dofmap = make_dofmap(basix.ufl.element("P", "triangle", 1), mesh)

@@ -1,5 +1,7 @@
 """Whole problems, compiled by this package: manufactured solutions must converge with the order of theory."""
 
+import io
+
 import basix.ufl
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.problem import Box, Dirichlet, Problem
 from formcompiler.runtime.run import run_problem
 from formcompiler.runtime.solve import SolverError, SolverOptions
+from formcompiler.runtime.terminal import Progress
 
 
 def space(cell, degree, geometry=1, **options):
@@ -163,7 +166,7 @@ def test_taylor_hood_elements_solve_stokes_equations():
 
 
 def test_vector_unknown_with_one_component_fixed_slides_along_the_wall():
-    V = space("hexahedron", 1, shape=(3,))
+    V = space("tetrahedron", 1, shape=(3,))
     u, v = ufl.Coefficient(V), ufl.TestFunction(V)
     residual = inner(grad(u), grad(v)) * dx - inner(as_vector((1.0, 0.0, 1.0)), v) * ds(6)
     conditions = [Dirichlet((0.0, 0.0, 0.0), where=5), Dirichlet(0.0, where=6, component=0)]
@@ -200,6 +203,48 @@ def test_files_and_table_are_written(tmp_path):
     assert lines[0].split() == ["h", "cells", "dofs", "steps", "seconds", "L2", "order", "H1", "order"]
     assert [line.split()[1] for line in lines[2:]] == ["32", "128"]
     assert float(lines[3].split()[6]) == pytest.approx(3, abs=0.2)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_sees_what_is_being_done_and_keeps_none_of_it():
+    terminal = Terminal()
+    run(poisson("triangle", 1, 4), refine=1, progress=Progress(terminal))
+    text = terminal.getvalue()
+    for words in ("compiling", "32 cells, 25 dofs", "128 cells, 81 dofs", "linear system", "step 1"):
+        assert words in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_curve_in_the_plane_and_surface_in_space_are_solved_on(tmp_path):
+    """On a polygonal curve and a folded strip the arc length is the exact solution of u'' = 0."""
+    import meshio
+
+    points = np.array([[0, 0, 0], [3, 0, 0], [3, 4, 0], [0, 0, 1], [3, 0, 1], [3, 4, 1]], dtype=float)
+    curve = meshio.Mesh(points[:3], [("line", np.array([[0, 1], [1, 2]])), ("vertex", np.array([[0], [2]]))])
+    strip = meshio.Mesh(
+        points, [("quad", np.array([[0, 1, 4, 3], [1, 2, 5, 4]])), ("line", np.array([[0, 3], [2, 5]]))]
+    )
+    for data, cell, gdim in ((curve, "interval", 2), (strip, "quadrilateral", 3)):
+        tags = [np.array([1, 1]), np.array([2, 3])]
+        data.cell_data = {"gmsh:physical": tags, "gmsh:geometrical": tags}
+        meshio.write(tmp_path / "a.msh", data, file_format="gmsh22", binary=False)
+        domain = ufl.Mesh(basix.ufl.element("P", cell, 1, shape=(gdim,)))
+        V = ufl.FunctionSpace(domain, basix.ufl.element("P", cell, 1))
+        u, v = ufl.Coefficient(V), ufl.TestFunction(V)
+        x = SpatialCoordinate(domain)
+        problem = Problem(
+            inner(grad(u), grad(v)) * dx,
+            u,
+            [Dirichlet(0.0, where=2), Dirichlet(7.0, where=3)],
+            tmp_path / "a.msh",
+            exact=x[0] + x[1],
+        )
+        result = run(problem, refine=1, output_dir=tmp_path)
+        assert max(row.errors[0].l2 for row in result.rows) < 1e-12
 
 
 def test_mistakes_are_told_in_the_users_terms():
