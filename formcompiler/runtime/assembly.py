@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp  # type: ignore[import-untyped]
 
 from formcompiler.errors import InternalCompilerError, UnsupportedFormError
+from formcompiler.progress import stage
 from formcompiler.runtime.compiler import build_library
 from formcompiler.runtime.mesh import ByteArray, FloatArray, IntArray, Mesh
 from formcompiler.runtime.spaces import DofMap
@@ -147,6 +148,7 @@ class Operator:
             (kernel, select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)) for kernel in kernels
         ]
 
+    @stage("assemble numbers")
     def number(self, vectors: Sequence[FloatArray] = ()) -> float:
         """Return the integral of a form without arguments; ``vectors`` are the dofs of each coefficient."""
         result = ctypes.c_double(0.0)
@@ -156,6 +158,7 @@ class Operator:
             load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result))
         return result.value
 
+    @stage("assemble vectors")
     def vector(self, vectors: Sequence[FloatArray] = ()) -> FloatArray:
         """Return the assembled linear form, shape (n_dofs of the test function,)."""
         self._check_rank(1)
@@ -165,6 +168,7 @@ class Operator:
             load_engine().fc_assemble_vector(ctypes.byref(loop), _pointer(result))
         return result
 
+    @stage("assemble matrices")
     def matrix(self, vectors: Sequence[FloatArray] = (), constrained: npt.ArrayLike = ()) -> sp.csr_matrix:
         """Return the assembled bilinear form.
 

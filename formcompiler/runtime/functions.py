@@ -16,6 +16,7 @@ from formcompiler.elements.tables import Element
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.errornorms import find_coefficients, find_constants, find_number
 from formcompiler.problem import Dirichlet, Value, is_expression
+from formcompiler.progress import stage
 from formcompiler.runtime.assembly import KernelHandle, Operator
 from formcompiler.runtime.mesh import UNTAGGED, FloatArray, IntArray, Mesh
 from formcompiler.runtime.spaces import DofMap, Evaluate, make_dofmap, physical_points
@@ -229,6 +230,7 @@ def _call_predicate(where: Callable[[FloatArray], Any], mesh: Mesh) -> npt.NDArr
     return np.asarray(inside.reshape(points.shape[:2]).all(axis=1))
 
 
+@stage("boundary values")
 def find_fixed(
     conditions: Sequence[Dirichlet], dofmap: DofMap, data: FunctionData
 ) -> tuple[IntArray, npt.NDArray[np.float64]]:

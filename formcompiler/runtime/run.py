@@ -14,6 +14,7 @@ from formcompiler.elements.layout import is_lagrange
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.errornorms import ErrorForms, make_error_forms, make_jacobian
 from formcompiler.problem import Box, Problem
+from formcompiler.progress import stage
 from formcompiler.runtime.functions import CompiledExpression, CompiledForm, Compilers, FunctionData, find_fixed
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh, box_mesh, refine
 from formcompiler.runtime.meshfile import read_mesh
@@ -162,6 +163,7 @@ class _Task:
     progress: Progress
 
 
+@stage("compile")
 def _prepare(problem: Problem, compilers: Compilers, solver: SolverOptions, progress: Progress) -> _Task:
     """Derive and compile all forms."""
     jacobian = problem.jacobian
@@ -183,6 +185,7 @@ def _degree(element: Any) -> int:
     return int(element.embedded_subdegree)
 
 
+@stage("mesh")
 def _next_mesh(problem: Problem, previous: Mesh | None, level: int) -> Mesh:
     """Return the first mesh of a problem, or the one after another."""
     domain = problem.unknown.ufl_function_space().ufl_domain()
@@ -268,11 +271,13 @@ def _iterate(task: _Task, data: FunctionData, start: FloatArray, fixed: IntArray
     )
 
 
+@stage("errors")
 def _measure(error: ErrorForms, data: FunctionData) -> FieldError:
     l2, gradient = (data.operator(form).number(data.coefficient_vectors(form)) for form in (error.l2, error.h1))
     return FieldError(error.name, max(l2, 0.0) ** 0.5, max(l2 + gradient, 0.0) ** 0.5)
 
 
+@stage("files")
 def _write(dofmap: DofMap, solution: FloatArray, path: Path, title: str) -> tuple[Path, ...]:
     path.parent.mkdir(parents=True, exist_ok=True)
     vtu, png = path.with_name(f"{path.name}.vtu"), path.with_name(f"{path.name}.png")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse.linalg as spl  # type: ignore[import-untyped]
 
 from formcompiler.errors import FormCompilerError, InvalidOptionError
+from formcompiler.progress import stage
 from formcompiler.runtime.mesh import FloatArray
 
 LinearSolver = Literal["direct", "cg", "gmres"]
@@ -139,6 +140,7 @@ def _search_line(
     )
 
 
+@stage("linear solver")
 def solve_linear(matrix: Matrix, right_hand_side: FloatArray, solver: LinearSolver = "direct") -> FloatArray:
     """Return the solution of a linear system with a sparse matrix.
 

@@ -31,6 +31,7 @@ from formcompiler.driver import compile_expression, compile_form
 from formcompiler.elements.cells import dimension
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.problem import Box, Dirichlet, Problem
+from formcompiler.progress import record_stages
 from formcompiler.runtime.run import run_problem
 from formcompiler.runtime.solve import SolverError, SolverOptions
 from formcompiler.runtime.terminal import Progress
@@ -217,6 +218,13 @@ def test_a_terminal_sees_what_is_being_done_and_keeps_none_of_it():
     for words in ("compiling", "32 cells, 25 dofs", "128 cells, 81 dofs", "linear system", "step 1"):
         assert words in text
     assert text.endswith("\r\x1b[K")
+
+
+def test_times_of_the_parts_of_a_run_can_be_recorded():
+    with record_stages() as times:
+        run(poisson("triangle", 1, 4))
+    assert {"compile", "mesh", "boundary values", "linear solver", "errors"} <= {names[0] for names in times.seconds}
+    assert ("errors", "assemble numbers") in times.seconds
 
 
 def test_curve_in_the_plane_and_surface_in_space_are_solved_on(tmp_path):
