@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles import forms
+from oracles.random_forms import random_form
 
 import formcompiler
 from formcompiler.elements.cells import TENSOR_CELLS
@@ -13,6 +14,9 @@ from formcompiler.reference import element_tensor
 CASES = forms.all_forms()
 RELATIVE = 1e-12
 """Both sides round in double precision; sums of some hundred terms stay a thousand times below this."""
+
+SMALL = 1e-6
+"""Entries of the forms are larger, or vanish."""
 
 
 def tabulate(compiled, data):
@@ -28,7 +32,7 @@ def check_against_reference(case, compiled, tolerance=RELATIVE):
         wanted = element_tensor(case.form, scalar_type=case.scalar_type, **data)
         actual = tabulate(compiled, data)
         assert np.shape(actual) == wanted.shape
-        assert np.abs(actual - wanted).max() < tolerance * np.abs(wanted).max()
+        assert np.abs(actual - wanted).max() < tolerance * max(np.abs(wanted).max(), SMALL)
 
 
 def on_tensor_cell(case):
@@ -72,3 +76,14 @@ def test_diagonal_kernels_equal_the_diagonal_of_dense_assembly(name):
     data = case.make_data()
     wanted = np.diag(element_tensor(case.form, **data))
     assert np.abs(tabulate(compiled, data) - wanted).max() < RELATIVE * np.abs(wanted).max()
+
+
+def random_cases():
+    """Return random forms; all but the first ones are slow."""
+    cases = [(seed, random_form(seed)) for seed in range(1000, 1120)]
+    return [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (seed >= 1016)) for seed, case in cases if case]
+
+
+@pytest.mark.parametrize("case", random_cases())
+def test_kernels_of_random_forms_equal_dense_assembly(case):
+    check_against_reference(case, formcompiler.compile_form(case.form))

@@ -11,6 +11,7 @@ import scipy.special
 import ufl
 from oracles import forms
 from oracles.random_data import neighbours, random_cell
+from oracles.random_forms import random_form
 from ufl import dS, ds, dx, grad, inner
 
 from formcompiler.elements import cells
@@ -18,8 +19,13 @@ from formcompiler.reference import element_tensor, expression_values
 
 CELLS = ("interval", "triangle", "quadrilateral", "tetrahedron", "hexahedron")
 CASES = forms.all_forms()
+RANDOM_CASES = [case for seed in range(50) if (case := random_form(seed)) is not None]
 RELATIVE = 1e-12
 """Both sides round in double precision; sums of some hundred terms stay a thousand times below this."""
+
+
+SMALL = 1e-3
+"""Entries of random forms on cells of unit size are much larger, or vanish."""
 
 
 def distance(actual, wanted):
@@ -36,7 +42,7 @@ def ffcx_oracle():
     from oracles import ffcx_oracle
 
     for scalar_type in sorted({case.scalar_type for case in CASES}):
-        chosen = [case.form for case in CASES if case.scalar_type == scalar_type]
+        chosen = [case.form for case in (*CASES, *RANDOM_CASES) if case.scalar_type == scalar_type]
         ffcx_oracle.compile_forms(chosen, scalar_type=scalar_type)
     return ffcx_oracle
 
@@ -48,6 +54,14 @@ def test_element_tensor_equals_ffcx(case, ffcx_oracle):
         wanted = ffcx_oracle.element_tensor(case.form, scalar_type=case.scalar_type, **data)
         assert np.abs(wanted).max() > 0
         assert distance(element_tensor(case.form, scalar_type=case.scalar_type, **data), wanted) < RELATIVE
+
+
+@pytest.mark.parametrize("case", RANDOM_CASES, ids=lambda case: case.name)
+def test_element_tensor_of_random_forms_equals_ffcx(case, ffcx_oracle):
+    data = case.make_data()
+    wanted = ffcx_oracle.element_tensor(case.form, scalar_type=case.scalar_type, **data)
+    actual = element_tensor(case.form, **data)
+    assert np.abs(actual - wanted).max() < RELATIVE * max(np.abs(wanted).max(), SMALL)
 
 
 @pytest.mark.parametrize("permutation", [0, 1])
