@@ -171,10 +171,10 @@ class _Method:
         text = "\n".join(action)
         return [*self._geometry(text), *self._inputs(text), *self._result(), *action, *self._scatter()]
 
-    def _calls(self) -> list[str]:
+    def _calls(self, result: str = "A") -> list[str]:
         lines = []
         for kernel in self._kernels:
-            statement = call(kernel.method.name, [self._argument(p) for p in kernel.method.parameters], _DEPTH)
+            statement = call(kernel.method.name, [self._argument(p, result) for p in kernel.method.parameters], _DEPTH)
             condition = self._condition(kernel)
             lines += [condition, indent(statement)] if condition else [statement]
         return lines
@@ -184,7 +184,9 @@ class _Method:
             return ""
         return "if (" + " || ".join(f"id == {number}" for number in kernel.ids) + ")"
 
-    def _argument(self, parameter: Parameter) -> str:
+    def _argument(self, parameter: Parameter, result: str) -> str:
+        if parameter.role == "result":
+            return result
         if parameter.role != "constant":
             return parameter.name
         shape = dict(self._code.constants)[parameter.name]
@@ -192,12 +194,12 @@ class _Method:
 
     def _quotients(self) -> list[str]:
         columns, rows = self._n_columns, self._n_rows
-        head, tail = "[&](Scalar* A) {", "}"
+        head, tail = "[&](Scalar* values) {", "}"
         sizes = f"{self._code.unknown}, {columns}, {rows}, A);"
         if self._kind == "jacobian_apply":
             sizes = f"{self._code.unknown}, {self._code.direction}, {columns}, {rows}, A);"
         function = "add_quotients" if self._kind == "jacobian" else "add_directional_quotient"
-        return [f"{function}({head}", *(indent(line) for line in self._calls()), f"{tail}, {sizes}"]
+        return [f"{function}({head}", *(indent(line) for line in self._calls("values")), f"{tail}, {sizes}"]
 
     @property
     def _n_rows(self) -> int:
@@ -300,7 +302,7 @@ def quotient_helpers(code: OperatorCode) -> list[str]:
     if not code.numerical or code.trial is None:
         return []
     width = "1e-5" if code.real == "double" else "5e-3F"
-    matrix = f"""/// Adds central difference quotients of residual(A) by each entry of u to A, axes (row, column).
+    matrix = f"""/// Adds central difference quotients of residual(values) by each entry of u to A, axes (row, column).
 template <class Residual>
 static void add_quotients(const Residual& residual, Scalar* u, std::size_t n_columns, std::size_t n_rows, Scalar* A)
 {{
@@ -317,7 +319,7 @@ static void add_quotients(const Residual& residual, Scalar* u, std::size_t n_col
       A[row * n_columns + column] += (upper[row] - lower[row]) / (2 * step);
   }}
 }}"""
-    vector = f"""/// Adds the central difference quotient of residual(A) at u in a direction to A.
+    vector = f"""/// Adds the central difference quotient of residual(values) at u in a direction to A.
 template <class Residual>
 static void add_directional_quotient(const Residual& residual, Scalar* u, const Scalar* direction,
                                      std::size_t n_columns, std::size_t n_rows, Scalar* A)

@@ -74,10 +74,25 @@ def format_kernel(text: str, depth: int) -> str:
     match = _SIGNATURE.search(text)
     if match is None:
         return text
-    body = text[match.end() :]
+    body = _drop_unused(text[match.end() :])
     parameters = [_mark_unused(p, body) for p in match[3].split(", ")]
     head = signature(f"{match[1]}{match[2]}", parameters, depth)
     return text[: match.start()] + head + "\n".join(_format_body(body.split("\n"), depth))
+
+
+_DEFINITION = re.compile(
+    r"^(?: *// axes .*\n)? *static constexpr [\w:<>]+ (\w+)\[.*\] = \{$(?:\n.*)*?\n *\};\n|^ *const [\w:<>]+ (\w+) = .*;\n",
+    re.MULTILINE,
+)
+
+
+def _drop_unused(body: str) -> str:
+    """Return a function body without tables and constants that nothing reads; compilers warn of them."""
+    for match in reversed(list(_DEFINITION.finditer(body))):
+        name = match[1] or match[2]
+        if not uses(body[match.end() :], name):
+            body = body[: match.start()] + body[match.end() :]
+    return body
 
 
 def _mark_unused(parameter: str, body: str) -> str:

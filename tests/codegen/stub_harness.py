@@ -24,7 +24,7 @@ WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wconversion", "-Wshadow=local", 
 INITIAL = 7.0  # what vectors and matrices of the stub hold before a method adds to them
 
 
-@dataclass
+@dataclass(eq=False)
 class Driver:
     """A program that runs one operator, and the form file that it came from.
 
@@ -51,8 +51,8 @@ class Driver:
 
     def run(self, words: list[Any]) -> dict[str, np.ndarray]:
         """Return the results of one command by name, without the initial values, in DUNE's order."""
-        text = " ".join(str(word) for word in flatten(words))
-        answer = subprocess.run([self.program], input=text, capture_output=True, text=True, check=True, timeout=60)
+        answer = self._call(words)
+        assert answer.returncode == 0, answer.stderr
         results = {}
         for line in answer.stdout.splitlines():
             name, *numbers = line.split()
@@ -60,6 +60,16 @@ class Driver:
                 shift = 0.0 if name.startswith("pattern") else INITIAL
                 results[name] = np.array([float(n) for n in numbers]) - shift
         return results
+
+    def fail(self, words: list[Any]) -> str:
+        """Return what a command that fails says."""
+        answer = self._call(words)
+        assert answer.returncode != 0
+        return answer.stderr
+
+    def _call(self, words: list[Any]) -> Any:
+        text = " ".join(str(word) for word in flatten(words))
+        return subprocess.run([self.program], input=text, capture_output=True, text=True, check=False, timeout=60)
 
 
 def flatten(words: list[Any]) -> list[Any]:
@@ -77,7 +87,6 @@ def flatten(words: list[Any]) -> list[Any]:
 @functools.cache
 def scratch() -> Path:
     directory = tempfile.TemporaryDirectory(prefix="formcompiler-test-")
-    functools.cache(lambda: None)
     _KEPT.append(directory)
     return Path(directory.name)
 
@@ -261,8 +270,8 @@ def neighbour(cell: str, corners: np.ndarray, facet: tuple[int, ...], seed: int)
         twin = own[v].copy()
         twin[direction] = side
         on_facet = next(w for w in facet if np.array_equal(own[w], twin))
-        mirrored[v] = corners[on_facet] + (0 if own[v, direction] == 1 - side else 1) * (2 * away)
-    # vertex v of the new cell in standard numbering: opposite side of the direction touches the facet
+        touches = own[v, direction] == 1 - side
+        mirrored[v] = corners[on_facet] + (0 if touches else 2) * away
     points = np.array([mirrored[v] for v in range(n)])
     axes, flips = rng.permutation(dim), rng.integers(0, 2, dim)
     turned = np.array([np.abs(row[axes] - flips) for row in own])

@@ -1,5 +1,6 @@
 """Generated operators in C++, called as an assembler calls them, against element tensors in Python."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -27,22 +28,309 @@ L = f * v * dx
 """
 )
 
+NONLINEAR = (
+    mesh("quadrilateral")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "quadrilateral", 2))
+W = FunctionSpace(mesh, basix.ufl.element("DG", "quadrilateral", 1, shape=(2,)))
+u, v = Coefficient(V), TestFunction(V)
+b = Coefficient(W)
+K = Constant(mesh, shape=(2, 2))
+F = inner((1 + u**2) * dot(K, grad(u)), grad(v)) * dx + dot(b, grad(u)) * v * dx - exp(u) * v * ds(degree=4) - v * ds(3)
+"""
+)
+
+STOKES = (
+    mesh("triangle")
+    + """
+P2 = basix.ufl.element("P", "triangle", 2, shape=(2,))
+P1 = basix.ufl.element("P", "triangle", 1)
+V = FunctionSpace(mesh, basix.ufl.mixed_element([P2, P1]))
+w = Coefficient(V)
+u, p = split(w)
+v, q = TestFunctions(V)
+F = inner(grad(u), grad(v)) * dx - p * div(v) * dx - q * div(u) * dx
+J = derivative(F, w)
+"""
+)
+
+ELASTICITY = (
+    mesh("hexahedron")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "hexahedron", 1, shape=(3,)))
+u, v = Coefficient(V), TestFunction(V)
+lmbda, mu = Constant(mesh), Constant(mesh)
+E = grad(u) + grad(u).T + grad(u).T * grad(u)
+F = inner(lmbda * tr(E) * Identity(3) + 2 * mu * E, grad(v)) * dx
+"""
+)
+
+ROBIN = (
+    mesh("tetrahedron")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "tetrahedron", 1))
+u, v = Coefficient(V), TestFunction(V)
+F = inner(grad(u), grad(v)) * dx + 2 * u * v * dx(4) + u * v * ds(1) + 3 * u * v * ds((2, 5)) - v * ds(2)
+"""
+)
+
+PETROV_GALERKIN = (
+    mesh("triangle")
+    + """
+U = FunctionSpace(mesh, basix.ufl.element("P", "triangle", 2))
+V = FunctionSpace(mesh, basix.ufl.element("DG", "triangle", 1, shape=(2,)))
+u, v = TrialFunction(U), TestFunction(V)
+a = inner(grad(u), v) * dx
+"""
+)
+
+
+def dg(cell: str, degree: int = 1) -> str:
+    """Return an interior penalty method; the points on a facet must agree, for the data varies along it."""
+    return (
+        mesh(cell)
+        + f"""
+V = FunctionSpace(mesh, basix.ufl.element("DG", "{cell}", {degree}))
+u, v = Coefficient(V), TestFunction(V)
+n = FacetNormal(mesh)
+x = SpatialCoordinate(mesh)
+c = 1 + x[{CELLS[cell] - 1}]**2 + 0.3*x[0]
+F = (
+    inner(grad(u), grad(v)) * dx
+    - inner(avg(c * grad(u)), jump(v, n)) * dS
+    - inner(avg(grad(v)), jump(u, n)) * dS
+    + 5 * c('-') * (1 + u('+') * u('-')) * jump(u) * jump(v) * dS
+)
+"""
+    )
+
 
 def random_vector(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1, 1, n)
 
 
-def test_poisson_pair_has_the_residual_a_minus_load() -> None:
-    driver = stub.build("poisson", POISSON, constants=(("kappa", 2.5),), coefficients=("f",))
-    corners = stub.random_cell("triangle", 1)
-    f, x, z = (random_vector(6, seed) for seed in (2, 3, 4))
-    found = driver.run(["volume", WEIGHT, -1, corners, f, x, z])
-    V = driver.trial
-    matrix = stub.tabulate(driver["a"], "cell", None, corners, constants={driver["kappa"]: 2.5})
-    matrix = stub.to_dune(V, matrix, (0, 1))
-    load = stub.tabulate(driver["L"], "cell", None, corners, coefficients={driver["f"]: stub.from_dune(V, f)})
-    assert np.allclose(found["jacobian"].reshape(6, 6), WEIGHT * matrix, atol=1e-13)
-    assert np.allclose(found["alpha"], WEIGHT * matrix @ x, atol=1e-13)
-    assert np.allclose(found["apply"], WEIGHT * matrix @ z, atol=1e-13)
-    assert np.allclose(found["lambda"], -WEIGHT * stub.to_dune(V, load), atol=1e-13)
-    assert found["pattern"] == [36]
+def driver_of(name: str) -> stub.Driver:
+    """Return the program of one of the forms; each is built once."""
+    settings: dict[str, Any] = {
+        "poisson": {"text": POISSON, "constants": (("kappa", 2.5),), "coefficients": ("f",)},
+        "nonlinear": {"text": NONLINEAR, "constants": (("k", (1.0, 0.2, 0.5, 2.0)),), "coefficients": ("b",)},
+        "stokes": {"text": STOKES},
+        "elasticity": {"text": ELASTICITY, "constants": (("lmbda", 1.5), ("mu", 0.5))},
+        "robin": {"text": ROBIN},
+        "petrov": {"text": PETROV_GALERKIN, "test": "V", "trial": "U"},
+        **{f"dg_{cell}": {"text": dg(cell)} for cell in CELLS},
+    }
+    chosen = settings[name]
+    if name == "nonlinear":
+        chosen["constants"] = (("K", (1.0, 0.2, 0.5, 2.0)),)
+    return stub.build(name, **chosen)
+
+
+class Oracle:
+    """Element tensors of a driver's residual form, in DUNE's order."""
+
+    def __init__(self, driver: stub.Driver) -> None:
+        self.driver = driver
+        space = driver.file.namespace
+        if "a" in space:
+            self.unknown = ufl.Coefficient(space["a"].arguments()[1].ufl_function_space())
+            self.jacobian = space["a"]
+            self.residual = ufl.action(space["a"], self.unknown) - space["L"] if "L" in space else None
+            self.residual = ufl.action(space["a"], self.unknown) if self.residual is None else self.residual
+        else:
+            self.unknown = space.get("w", space.get("u"))
+            self.residual = space["F"]
+            self.jacobian = ufl.derivative(self.residual, self.unknown)
+
+    def tensors(
+        self, kind: str, entity_id: int | None, corners: Any, x: list[np.ndarray], data: list[dict[str, np.ndarray]], **at
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return residual and Jacobian; x and data have one entry for each side."""
+        driver = self.driver
+        coefficients = {self.unknown: np.concatenate([stub.from_dune(driver.trial, v) for v in x])}
+        for name in driver.coefficients:
+            element = driver[name].ufl_function_space().ufl_element()
+            coefficients[driver[name]] = np.concatenate([stub.from_dune(element, side[name]) for side in data])
+        inputs = {"coefficients": coefficients, "constants": {driver[n]: v for n, v in driver.constants.items()}, **at}
+        residual = stub.tabulate(self.residual, kind, entity_id, corners, **inputs)
+        jacobian = stub.tabulate(self.jacobian, kind, entity_id, corners, **inputs)
+        sides = len(x)
+        test, trial = (
+            np.concatenate([stub.basix_of_dune(e) + s * e.dim for s in range(sides)])
+            for e in (driver.test, driver.trial)
+        )
+        return residual[test], jacobian[np.ix_(test, trial)]
+
+
+@functools.cache
+def oracle(driver: stub.Driver) -> Oracle:
+    """Return the oracle of a driver, with its forms compiled once."""
+    return Oracle(driver)
+
+
+def random_data(driver: stub.Driver, seed: int) -> dict[str, np.ndarray]:
+    return {
+        name: random_vector(driver[name].ufl_function_space().ufl_element().dim, seed + i)
+        for i, name in enumerate(driver.coefficients)
+    }
+
+
+def entity_words(entity_id: int, corners: np.ndarray, data: dict[str, np.ndarray]) -> list[Any]:
+    return [entity_id, corners, *data.values()]
+
+
+def check(found: dict[str, np.ndarray], residual: np.ndarray, jacobian: np.ndarray, z: np.ndarray) -> None:
+    """Compare the sum of alpha and lambda, the Jacobian and its action with the expected tensors."""
+    zero = np.zeros_like(residual)
+    total = found.get("alpha", zero) + found.get("lambda", zero)
+    assert np.allclose(total, WEIGHT * residual, rtol=1e-11, atol=1e-11)
+    if "alpha" in found:
+        assert np.allclose(found["jacobian"].reshape(jacobian.shape), WEIGHT * jacobian, rtol=1e-11, atol=1e-11)
+        assert np.allclose(found["apply"], WEIGHT * jacobian @ z, rtol=1e-11, atol=1e-11)
+
+
+VOLUME = ["poisson", "nonlinear", "stokes", "elasticity", "robin", "petrov", "dg_interval"]
+
+
+@pytest.mark.parametrize("name", VOLUME)
+def test_volume_methods_add_weighted_element_tensors_in_the_order_of_dune(name: str) -> None:
+    driver = driver_of(name)
+    corners = stub.random_cell(cell_of(driver), 1)
+    x, z = random_vector(driver.trial.dim, 2), random_vector(driver.trial.dim, 3)
+    data = random_data(driver, 4)
+    found = driver.run(["volume", WEIGHT, *entity_words(4, corners, data), x, z])
+    check(found, *oracle(driver).tensors("cell", 4, corners, [x], [data]), z)
+    assert found["pattern"] == [driver.test.dim * driver.trial.dim]
+
+
+def cell_of(driver: stub.Driver) -> str:
+    return driver.trial.cell_type.name
+
+
+def test_cells_without_id_skip_integrals_on_parts_of_the_mesh() -> None:
+    driver = driver_of("robin")
+    corners = stub.random_cell("tetrahedron", 5)
+    x = random_vector(4, 6)
+    marked, unmarked = (driver.run(["volume", WEIGHT, i, corners, x, x])["alpha"] for i in (4, -1))
+    expected = oracle(driver).tensors("cell", None, corners, [x], [{}])[0]
+    assert np.allclose(unmarked, WEIGHT * expected)
+    assert not np.allclose(marked, unmarked)
+
+
+@pytest.mark.parametrize("facet_id", [-1, 1, 2, 5, 3])
+@pytest.mark.parametrize("name", ["robin", "nonlinear"])
+def test_boundary_methods_see_the_facet_of_dune_and_its_id(name: str, facet_id: int) -> None:
+    driver = driver_of(name)
+    cell = cell_of(driver)
+    corners = stub.random_cell(cell, 7)
+    x, z = random_vector(driver.trial.dim, 8), random_vector(driver.trial.dim, 9)
+    data = random_data(driver, 10)
+    for number, vertices in enumerate(stub.dune_facet_vertices(cell)):
+        found = driver.run(["boundary", WEIGHT, facet_id, number, *entity_words(-1, corners, data), x, z])
+        facet = stub.basix_facet(cell, vertices)
+        tensors = oracle(driver).tensors("exterior_facet", facet_id, corners, [x], [data], local_facet=[facet])
+        check(found, *tensors, z)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(cell: str) -> None:
+    driver = driver_of(f"dg_{cell}")
+    corners = stub.random_cell(cell, 11)
+    n = driver.trial.dim
+    x, z = ([random_vector(n, seed + side) for side in (0, 1)] for seed in (12, 14))
+    facets = stub.dune_facet_vertices(cell)
+    turns = set()
+    for number in range(3 * len(facets)):
+        inside = facets[number % len(facets)]
+        other, outside = stub.neighbour(cell, corners, inside, number)
+        numbers = [number % len(facets), dune_number(cell, outside)]
+        local = [stub.basix_facet(cell, v) for v in (inside, outside)]
+        turn = stub.facet_turn(cell, (corners, other), (local[0], local[1]))
+        turns.add(turn)
+        found = driver.run(
+            ["skeleton", WEIGHT, -1, *numbers, *entity_words(-1, corners, {}), *entity_words(-1, other, {}), *x, *z]
+        )
+        residual, jacobian = oracle(driver).tensors(
+            "interior_facet", None, np.stack([corners, other]), x, [{}, {}], local_facet=local, facet_permutation=[0, turn]
+        )
+        blocks = [[found[name].reshape(n, n) for name in row] for row in (("ss", "sn"), ("ns", "nn"))]
+        joined = {
+            "alpha": np.concatenate([found["alpha_s"], found["alpha_n"]]),
+            "apply": np.concatenate([found["apply_s"], found["apply_n"]]),
+            "jacobian": np.block(blocks),
+        }
+        check(joined, residual, jacobian, np.concatenate(z))
+        assert found["pattern_sn"] == found["pattern_ns"] == [n * n]
+    assert len(turns) > (1 if CELLS[cell] > 1 else 0)
+
+
+def dune_number(cell: str, vertices: tuple[int, ...]) -> int:
+    return [set(f) for f in stub.dune_facet_vertices(cell)].index(set(vertices))
+
+
+def test_neighbours_may_lie_a_period_apart() -> None:
+    driver = driver_of("dg_quadrilateral")
+    corners = stub.reference_vertices("quadrilateral")
+    x = [random_vector(4, seed) for seed in (16, 17)]
+    words = [*entity_words(-1, corners, {}), *entity_words(-1, corners, {}), *x, *x]
+    found = driver.run(["skeleton", 1.0, -1, 0, 1, *words])
+    residual, _ = oracle(driver).tensors(
+        "interior_facet", None, np.stack([corners, corners]), x, [{}, {}], local_facet=[1, 2], facet_permutation=[0, 0]
+    )
+    assert np.allclose(np.concatenate([found["alpha_s"], found["alpha_n"]]), residual, atol=1e-12)
+
+
+def test_hanging_nodes_are_refused() -> None:
+    driver = driver_of("dg_quadrilateral")
+    corners = stub.reference_vertices("quadrilateral")
+    half = np.array([[1.0, 0.0], [1.5, 0.0], [1.0, 0.5], [1.5, 0.5]])
+    x = np.zeros(4)
+    words = ["skeleton", 1.0, -1, 1, 0, *entity_words(-1, corners, {}), *entity_words(-1, half, {}), x, x, x, x]
+    assert "hanging nodes" in driver.fail(words)
+
+
+def test_wrong_cells_are_refused() -> None:
+    driver = driver_of("poisson")
+    corners = stub.random_cell("quadrilateral", 1)
+    assert "no triangle" in driver.fail(["volume", 1.0, -1, corners, *np.zeros((3, 6))])
+
+
+@pytest.mark.parametrize("name", ["nonlinear", "elasticity"])
+def test_jacobian_is_the_slope_of_the_residual(name: str) -> None:
+    driver = driver_of(name)
+    corners = stub.random_cell(cell_of(driver), 18)
+    x, z = random_vector(driver.trial.dim, 19), random_vector(driver.trial.dim, 20)
+    data = random_data(driver, 21)
+    step = 1e-5
+    words = ["volume", WEIGHT, *entity_words(-1, corners, data)]
+    upper, lower = (driver.run([*words, x + s * step * z, z])["alpha"] for s in (1, -1))
+    slope = (upper - lower) / (2 * step)
+    assert np.allclose(driver.run([*words, x, z])["apply"], slope, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["nonlinear", "robin"])
+def test_numerical_differentiation_agrees_with_ufl(name: str) -> None:
+    driver = driver_of(name)
+    text = {"nonlinear": NONLINEAR, "robin": ROBIN}[name]
+    constants = tuple(driver.constants.items())
+    checking = stub.build(
+        f"{name}_check", text, constants=constants, coefficients=driver.coefficients, jacobian="numerical"
+    )
+    assert "jacobian_volume_kernel" not in checking.header
+    corners = stub.random_cell(cell_of(driver), 22)
+    x, z = random_vector(driver.trial.dim, 23), random_vector(driver.trial.dim, 24)
+    data = random_data(driver, 25)
+    for words in (["volume", WEIGHT], ["boundary", WEIGHT, 1, 2]):
+        exact, numerical = (d.run([*words, *entity_words(4, corners, data), x, z]) for d in (driver, checking))
+        for key, values in exact.items():
+            assert np.allclose(numerical[key], values, rtol=1e-7, atol=1e-7), key
+
+
+def test_flags_promise_only_methods_that_exist() -> None:
+    header = driver_of("robin").header
+    for kind in ("Alpha", "Lambda"):
+        for place in ("Volume", "Skeleton", "Boundary", "VolumePostSkeleton"):
+            promised = f"do{kind}{place} = true" in header
+            assert promised == (f"void {kind.lower()}_{place.lower()}(" in header)
+    assert "isLinear = true" in header
+    assert "isLinear = false" in driver_of("nonlinear").header
