@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import loopy as lp
 
 from formcompiler.codegen.method import MethodCode, emit_method
-from formcompiler.codegen.target import CppTarget
 from formcompiler.elements.cells import TENSOR_CELLS
 from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.kernel.flops import count_operations
@@ -57,9 +56,9 @@ def compile_kernel(
     reason = _reason_against_factorization(integral, options)
     types = (options.scalar_type, REAL_TYPE[options.scalar_type])
     if reason:
-        built = build_quadloop_kernel(integral, name, *types, CppTarget(), options.part)
+        built = build_quadloop_kernel(integral, name, *types, options.part)
     else:
-        built = build_sumfact_kernel(integral, name, *types, CppTarget())
+        built = build_sumfact_kernel(integral, name, *types)
     stage: Observer | None = None
     if observe is not None:
         observe(name, "build", time.perf_counter() - start, built)
@@ -69,7 +68,7 @@ def compile_kernel(
 
     t_unit = run_pipeline(built, options, stage)
     emitting = time.perf_counter()
-    method = emit_method(t_unit, integral_parameters(integral, options.part))
+    method = emit_method(t_unit, integral_parameters(integral, options.part), options.scalar_type)
     if observe is not None:
         observe(name, "emit", time.perf_counter() - emitting, t_unit)
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))

@@ -24,23 +24,12 @@ Observer = Callable[[str, float, lp.TranslationUnit], None]
 
 
 def default_pipeline(options: Options) -> list[tuple[str, Pass]]:
-    """Return the named passes: vectorize and fold first, because linearization fixes the nest that LICM works on."""
-    return [
-        *_vectorize(options),
-        ("preprocess", preprocess),
-        ("linearize", linearize),
-    ]
+    """Return the named passes in order.
 
-
-def _vectorize(options: Options) -> list[tuple[str, Pass]]:
-    """Return the lane passes; the strategy "none" needs none."""
-    return []
-
-
-def preprocess(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
-    """Return the program with types and functions resolved by loopy."""
-    with lp.CacheMode(False):
-        return lp.preprocess_program(t_unit)
+    Ordering restriction: vectorize and fold before linearization, which fixes the nest that LICM works on. There is no
+    preprocessing by loopy: the builders leave nothing to infer.
+    """
+    return [("linearize", linearize)]
 
 
 def run_pipeline(t_unit: lp.TranslationUnit, options: Options, observe: Observer | None = None) -> lp.TranslationUnit:

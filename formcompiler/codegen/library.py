@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from formcompiler.codegen.expressions import CPP_TYPES
 from formcompiler.codegen.method import INCLUDES, MethodCode
 from formcompiler.kernel.parameters import Parameter
 
-_CPP = {
-    "float32": "float",
-    "float64": "double",
-    "complex64": "std::complex<float>",
-    "complex128": "std::complex<double>",
-}
 _SIGNATURE = (
     "{scalar}* A, const {scalar}* const* w, const {scalar}* const* c, const {real}* coordinates, const int* facet, "
     "const unsigned char* permutation"
@@ -25,7 +20,7 @@ def library_source(methods: Sequence[MethodCode], scalar_type: str, geometry_typ
     An entry takes the result, arrays of pointers to the coefficients and to the constants, the coordinates, the facet
     numbers and the facet permutations; it passes on what the kernel needs.
     """
-    signature = _SIGNATURE.format(scalar=_CPP[scalar_type], real=_CPP[geometry_type])
+    signature = _SIGNATURE.format(scalar=CPP_TYPES[scalar_type], real=CPP_TYPES[geometry_type])
     parts = [f"#include <{header}>" for header in INCLUDES]
     for method in methods:
         call = ", ".join(_arguments(method.parameters))

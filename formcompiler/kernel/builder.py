@@ -19,7 +19,9 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
+from loopy.kernel.data import Iname
 from loopy.symbolic import get_dependencies
+from loopy.translation_unit import make_program
 
 from formcompiler.naming import Namer
 
@@ -30,9 +32,8 @@ Expression = Any
 class KernelBuilder:
     """Collects the arguments, temporaries, tables, loops and assignments of one kernel."""
 
-    def __init__(self, name: str, dtype: str, target: lp.TargetBase, reserved: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, dtype: str, reserved: Iterable[str] = ()) -> None:
         self.name = name
-        self._target = target
         self.dtype = np.dtype(dtype)
         self._namer = Namer(reserved)
         self._domains: list[isl.BasicSet] = []
@@ -143,15 +144,24 @@ class KernelBuilder:
         self.assign(target, target + value)
 
     def build(self) -> lp.TranslationUnit:
-        """Return the kernel; tables that no instruction reads are left out."""
+        """Return the kernel; tables that no instruction reads are left out.
+
+        Everything is stated here (types, loops, dependencies), so that loopy has nothing to infer.
+        """
         used = {n for i in self._instructions for n in i.read_dependency_names() | i.write_dependency_names()}
         temporaries = [t for t in self._temporaries if t.name in used]
-        return lp.make_kernel(
+        inames = [iname for domain in self._domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]
+        kernel = lp.LoopKernel(
             self._domains or [isl.BasicSet("{ : }")],
             self._instructions,
-            [*self._arguments, *temporaries],
-            target=self._target,
+            args=self._arguments,
+            assumptions=isl.BasicSet.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0)),
+            temporary_variables={t.name: t for t in temporaries},
+            inames={iname: Iname(iname, tags=frozenset()) for iname in inames},
+            substitutions={},
+            options=lp.Options(),
+            target=lp.CTarget(),
+            tags=frozenset(),
             name=self.name,
-            lang_version=(2018, 2),
-            seq_dependencies=False,
         )
+        return make_program(kernel).with_entrypoints(frozenset([self.name]))

@@ -31,13 +31,13 @@ Expression = Any
 
 
 def build_quadloop_kernel(
-    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, target: lp.TargetBase, part: str = "full"
+    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, part: str = "full"
 ) -> lp.TranslationUnit:
     """Return the kernel of an integral; ``part="diagonal"`` computes the diagonal of a matrix only."""
     parameters = integral_parameters(integral, part)
     names = [p.name for p in parameters]
     names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
-    builder = KernelBuilder(name, scalar_type, target, names)
+    builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
     for integrand in integral.integrands:
         _IntegrandWriter(builder, integral, integrand, geometry_type, part).write()

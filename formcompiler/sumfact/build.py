@@ -26,13 +26,13 @@ from formcompiler.terminals import Terminal
 
 
 def build_sumfact_kernel(
-    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, target: lp.TargetBase
+    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str
 ) -> lp.TranslationUnit:
     """Return the kernel of an integral that `find_obstacle` has nothing against."""
     parameters = integral_parameters(integral)
     names = [p.name for p in parameters]
     names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
-    builder = KernelBuilder(name, scalar_type, target, names)
+    builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
     for integrand in integral.integrands:
         _IntegrandWriter(builder, integral, integrand, geometry_type).write()
