@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import ufl
 from oracles import forms
-from oracles.random_forms import random_form
+from oracles.random_data import random_cell
+from oracles.random_forms import CELLS, Grower, random_form
 
 import formcompiler
+from formcompiler.elements import cells
 from formcompiler.elements.cells import TENSOR_CELLS
-from formcompiler.reference import element_tensor
+from formcompiler.reference import element_tensor, expression_values
 
 CASES = forms.all_forms()
 RELATIVE = 1e-12
@@ -26,13 +29,13 @@ def tabulate(compiled, data):
     return compiled.tabulate_tensor(data["integral_type"], data["subdomain_id"], data["coordinates"], **others)
 
 
-def check_against_reference(case, compiled, tolerance=RELATIVE):
-    for seed in range(3):
+def check_against_reference(case, compiled, n_seeds=3):
+    for seed in range(n_seeds):
         data = case.make_data(seed)
         wanted = element_tensor(case.form, scalar_type=case.scalar_type, **data)
         actual = tabulate(compiled, data)
         assert np.shape(actual) == wanted.shape
-        assert np.abs(actual - wanted).max() < tolerance * max(np.abs(wanted).max(), SMALL)
+        assert np.abs(actual - wanted).max() < RELATIVE * max(np.abs(wanted).max(), SMALL)
 
 
 def on_tensor_cell(case):
@@ -56,6 +59,12 @@ def test_chosen_kernels_on_tensor_cells_equal_dense_assembly(case):
     compiled = formcompiler.compile_form(case.form, scalar_type=case.scalar_type, sum_factorization="auto")
     assert all(integral.factorized or integral.reason for integral in compiled.integrals)
     check_against_reference(case, compiled)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_interior_facet_kernels_hold_for_many_facets_and_orientations(cell):
+    case = next(c for c in CASES if c.name == f"penalty_{cell}")
+    check_against_reference(case, formcompiler.compile_form(case.form), n_seeds=60)
 
 
 @pytest.mark.parametrize("name", ["stiffness_hexahedron", "robin_triangle", "penalty_quadrilateral"])
@@ -87,3 +96,45 @@ def random_cases():
 @pytest.mark.parametrize("case", random_cases())
 def test_kernels_of_random_forms_equal_dense_assembly(case):
     check_against_reference(case, formcompiler.compile_form(case.form))
+
+
+def check_expression(expression, domain, points, rng, **place):
+    """Compare values of an expression at points of the cell or, with a place, of a facet."""
+    compiled = formcompiler.compile_expression(expression, points)
+    coefficients = ufl.algorithms.extract_coefficients(expression)
+    constants = ufl.algorithms.analysis.extract_constants(expression)
+    coordinates = random_cell(domain.ufl_coordinate_element(), rng)
+    data = {
+        "coefficients": {f: rng.uniform(0.3, 1.2, f.ufl_function_space().ufl_element().dim) for f in coefficients},
+        "constants": {c: rng.uniform(0.5, 1.5, c.ufl_shape) for c in constants},
+        **place,
+    }
+    wanted = expression_values(expression, points, coordinates, **data)
+    actual = compiled.tabulate_tensor(coordinates, **data)
+    assert actual.shape == wanted.shape
+    assert np.abs(actual - wanted).max() < RELATIVE * max(np.abs(wanted).max(), SMALL)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_values_of_random_matrices_equal_dense_evaluation(cell, rank):
+    rng = np.random.default_rng(len(cell))
+    domain = forms.mesh(cell)
+    expression = Grower(rng, domain).matrix(2)
+    if rank:
+        v = ufl.TrialFunction(forms.space(domain, "Lagrange", 2))
+        expression = expression * v + ufl.grad(v)[0] * ufl.Identity(cells.dimension(cell))
+    check_expression(expression, domain, rng.uniform(0.1, 0.3, (3, cells.dimension(cell))), rng)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_values_on_facets_equal_dense_evaluation_for_every_permutation(cell):
+    rng = np.random.default_rng(3)
+    domain = forms.mesh(cell)
+    f = ufl.Coefficient(forms.space(domain, "Lagrange", 2))
+    expression = (f + ufl.SpatialCoordinate(domain)[0]) * ufl.FacetNormal(domain)
+    points = rng.uniform(0.1, 0.3, (2, cells.dimension(cell) - 1))
+    facet_cells = cells.facet_cells(cell)
+    for permutation in range(cells.n_facet_permutations(facet_cells[0])):
+        facet = int(rng.integers(len(facet_cells)))
+        check_expression(expression, domain, points, rng, local_facet=facet, facet_permutation=permutation)
