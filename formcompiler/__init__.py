@@ -9,15 +9,22 @@ from formcompiler.errors import FormCompilerError
 
 if TYPE_CHECKING:
     from formcompiler.driver import compile_expression, compile_form
+    from formcompiler.problem import Box, Dirichlet, Problem
 
-__all__ = ["FormCompilerError", "compile_expression", "compile_form"]
+__all__ = ["Box", "Dirichlet", "FormCompilerError", "Problem", "compile_expression", "compile_form"]
 __version__ = "0.1.0"
 
-_LAZY = {"compile_form": "formcompiler.driver", "compile_expression": "formcompiler.driver"}
+_LAZY = {
+    "compile_form": "formcompiler.driver",
+    "compile_expression": "formcompiler.driver",
+    "Problem": "formcompiler.problem",
+    "Box": "formcompiler.problem",
+    "Dirichlet": "formcompiler.problem",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the compiler only when it is used: loopy and ufl take a second to load."""
+    """Import what is used only: loopy and ufl take a second to load."""
     if name not in _LAZY:
         raise AttributeError(f"module 'formcompiler' has no attribute '{name}'")
     return getattr(import_module(_LAZY[name]), name)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from formcompiler import operators, report
 from formcompiler.compiled import CompiledExpression, CompiledForm
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.formfile import FormFile
 from formcompiler.frontend.analysis import analyse_expression, analyse_form, expression_data
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
-from formcompiler.options import make_options
+from formcompiler.options import Options, make_options
+from formcompiler.runtime.run import RunResult, run_problem
 
 _RECURSION_LIMIT = 100_000
 
@@ -59,6 +65,48 @@ def compile_expression(
         integral = analyse_expression(expr, points, checked, names)
         kernel = compile_kernel(integral, "expression", checked)
     return CompiledExpression(*expression_data(expr), kernel, checked)
+
+
+def compile_file(form_file: FormFile, output_dir: Path | str, options: Options) -> list[Path]:
+    """Write one C++ header for each operator of a form file and return their paths."""
+    with _deep_recursion():
+        return operators.compile_file(form_file, output_dir, options)
+
+
+def report_file(form_file: FormFile, options: Options, dump: str | None = None) -> str:
+    """Return a table of the kernels of a form file; dump names a stage whose kernel texts follow, or is "all"."""
+    with _deep_recursion():
+        return report.report_file(form_file, options, dump)
+
+
+def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: Options) -> RunResult:
+    """Solve the problem of a form file, print its table, and write files.
+
+    Args:
+        form_file: A form file with a problem.
+        refine: Number of uniform refinements.
+        output_dir: Where the VTU file and the picture go.
+        options: Compiler options.
+
+    Raises:
+        UnsupportedFormError: if the file has no problem, or it is outside the language.
+    """
+    if form_file.problem is None:
+        raise UnsupportedFormError(f"{form_file.path} defines no formcompiler.Problem, so there is nothing to run")
+    settings = dataclasses.asdict(options)
+
+    def compile_one(form: Any) -> CompiledForm:
+        return compile_form(form, names=form_file.names, **settings)
+
+    def compile_values(expr: Any, points: Any) -> CompiledExpression:
+        return compile_expression(expr, points, names=form_file.names, **settings)
+
+    name = form_file.path.stem
+    result = run_problem(
+        form_file.problem, compile_one, compile_values, refine=refine, output_dir=output_dir, name=name
+    )
+    print("\n".join([result.table, *(f"wrote {path}" for path in result.files)]))
+    return result
 
 
 @contextmanager

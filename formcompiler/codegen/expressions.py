@@ -80,6 +80,7 @@ class ExpressionWriter:
 
     def _affine(self, expression: Expression) -> tuple[int, dict[str, int]]:
         """Return an integer expression as a constant and factors of its atoms."""
+        child: Any
         if isinstance(expression, prim.Sum):
             constant, terms = 0, dict[str, int]()
             for child in expression.children:

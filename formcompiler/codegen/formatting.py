@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 WIDTH = 120
-_SIGNATURE = re.compile(r"^(static void )(\w+)\((.*)\)$", re.MULTILINE)
+_SIGNATURE = re.compile(r"^(static void )(\w+)\(([^()]*)\)$", re.MULTILINE)
 _TABLE_HEAD = re.compile(r"^( *)static constexpr .* = \{$")
 
 
@@ -75,7 +75,7 @@ def format_kernel(text: str, depth: int) -> str:
     if match is None:
         return text
     body = _drop_unused(text[match.end() :])
-    parameters = [_mark_unused(p, body) for p in match[3].split(", ")]
+    parameters = [_mark_unused(p, body) for p in re.split(r",\s+", match[3].strip())]
     head = signature(f"{match[1]}{match[2]}", parameters, depth)
     return text[: match.start()] + head + "\n".join(_format_body(body.split("\n"), depth))
 

@@ -108,7 +108,7 @@ class _MethodWriter:
 
     def _write_body(self) -> None:
         depth = 1
-        for item in self._kernel.linearization:
+        for item in self._kernel.linearization or ():
             if isinstance(item, EnterLoop):
                 extent = int(self._kernel.get_constant_iname_length(item.iname))
                 self._add(f"for (int {item.iname} = 0; {item.iname} < {extent}; ++{item.iname}) {{", depth)

@@ -108,16 +108,16 @@ def tensor_factor(element: Element) -> TensorFactor | None:
     cell = element.cell_type.name
     if cell not in TENSOR_CELLS:
         return None
-    line = basix.create_element(
+    line: Any = basix.create_element(
         basix.ElementFamily.P,
         basix.CellType.interval,
         element.degree,
-        lagrange_variant=element.lagrange_variant,
+        lagrange_variant=element.basix_element.lagrange_variant,
         discontinuous=True,
     )
     order = _natural_order(line)
     points = np.array([[0.13, 0.58, 0.37], [0.71, 0.29, 0.83], [0.44, 0.91, 0.06]])[:, : TENSOR_CELLS[cell]]
-    values = np.asarray(element.tabulate(0, points)[0])
+    values = np.asarray(element.basix_element.tabulate(0, points)[0, :, :, 0])
     lines = [line.tabulate(0, points[:, d : d + 1])[0, :, order, 0] for d in range(TENSOR_CELLS[cell])]
     permutation = _match_products(values, lines)
     if permutation is None:

@@ -122,7 +122,6 @@ class _Data:
     coefficient_numbers: Mapping[Any, int]
     constant_numbers: Mapping[Any, int]
 
-
     @property
     def elements(self) -> tuple[Any, ...]:
         """Return the elements of the arguments."""
@@ -137,9 +136,7 @@ def _name_data(
         FormCoefficient(namer(names.get(id(c), f"w{i}")), c.ufl_function_space().ufl_element(), i)
         for i, c in enumerate(coefficients)
     ]
-    named_constants = [
-        FormConstant(namer(names.get(id(c), f"c{i}")), c.ufl_shape, i) for i, c in enumerate(constants)
-    ]
+    named_constants = [FormConstant(namer(names.get(id(c), f"c{i}")), c.ufl_shape, i) for i, c in enumerate(constants)]
     return _Data(
         tuple(arguments),
         tuple(named_coefficients),
@@ -199,7 +196,7 @@ def _analyse_integral(group: Any, named: _Data, options: Options) -> FormIntegra
     for integral in group.integrals:
         rule = select_rule(integral, group.domain.ufl_cell().cellname, options.max_quadrature_degree)
         merged.setdefault(rule.key(), (rule, []))[1].append(integral.integrand())
-    integrands = []
+    integrands: list[Integrand] = []
     for rule, parts in merged.values():
         suffix = f"_r{len(integrands)}" if integrands else ""
         integrand = builder.build(rule, [(part, ()) for part in parts], suffix)
@@ -222,7 +219,7 @@ class _IntegrandBuilder:
             domain, integral_type, named.arguments, named.coefficient_numbers, named.constant_numbers
         )
         self._complex = options.scalar_type.startswith("complex")
-        self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in (*named.coefficients, *named.constants))])
+        self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in [*named.coefficients, *named.constants])])
 
     def build(self, rule: QuadratureRule, parts: list[tuple[Any, tuple[int, ...]]], suffix: str) -> Integrand:
         """Return the integrand of one rule; parts are expressions with the component that is wanted of each."""
@@ -242,14 +239,12 @@ class _IntegrandBuilder:
 
     def _prefix(self, wish: str) -> str:
         """Return a prefix for numbered names that no coefficient or constant begins with."""
-        taken = [c.name for c in (*self._data.coefficients, *self._data.constants)]
+        taken = [c.name for c in [*self._data.coefficients, *self._data.constants]]
         while any(name.startswith(wish) for name in taken):
             wish += "x"
         return wish
 
-    def integral(
-        self, kind: Any, ids: tuple[SubdomainId, ...], integrands: tuple[Integrand, ...]
-    ) -> FormIntegral:
+    def integral(self, kind: Any, ids: tuple[SubdomainId, ...], integrands: tuple[Integrand, ...]) -> FormIntegral:
         """Return the integral, with the coefficients and constants that its integrands use."""
         used = {(t.kind, t.index) for i in integrands for t in i.terminals.values()}
         coefficients = [c for c in self._data.coefficients if ("coefficient", c.position) in used]

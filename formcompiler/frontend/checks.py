@@ -76,7 +76,7 @@ def _check_operators(form: Any) -> None:
 
 
 def _check_ranks(form: Any) -> None:
-    ranks = {}
+    ranks: dict[int, Any] = {}
     for integral in form.integrals():
         arguments = extract_arguments(integral.integrand())
         ranks.setdefault(len({a.number() for a in arguments}), integral)

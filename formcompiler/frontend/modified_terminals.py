@@ -168,9 +168,7 @@ class TerminalFinder:
             return self._difference(graph, "facet_vertex", cells.topology(facet)[1][component[0]], component[1], side)
         raise UnsupportedFormError(f"the geometric quantity {type(quantity).__name__} is not supported here")
 
-    def _difference(
-        self, graph: Graph, kind: TerminalKind, ends: tuple[int, ...], axis: int, side: str
-    ) -> LinearForm:
+    def _difference(self, graph: Graph, kind: TerminalKind, ends: tuple[int, ...], axis: int, side: str) -> LinearForm:
         """Return the vector from the first to the second vertex along one axis."""
         start, end = (graph.terminal(Terminal(kind, 0, v * self._gdim + axis, (), side)) for v in ends)
         return {(): graph.add(end, graph.multiply(graph.number(-1), start))}

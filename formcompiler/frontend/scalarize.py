@@ -89,9 +89,7 @@ class Scalarizer:
 
     def _indexed(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         tensor, multi_index = expr.ufl_operands
-        position = tuple(
-            int(i) if isinstance(i, uc.FixedIndex) else indices[i.count()] for i in multi_index.indices()
-        )
+        position = tuple(int(i) if isinstance(i, uc.FixedIndex) else indices[i.count()] for i in multi_index.indices())
         return self._visit(tensor, position, indices)
 
     def _component_tensor(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:

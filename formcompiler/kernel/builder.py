@@ -38,7 +38,7 @@ class KernelBuilder:
         self._namer = Namer(reserved)
         self._domains: list[isl.BasicSet] = []
         self._instructions: list[lp.Assignment] = []
-        self._arguments: list[lp.GlobalArg] = []
+        self._arguments: list[Any] = []
         self._temporaries: list[lp.TemporaryVariable] = []
         self._tables: dict[tuple[Any, ...], str] = {}
         self._open_loops: list[str] = []

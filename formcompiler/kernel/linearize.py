@@ -24,7 +24,9 @@ def linearize(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
 
 
 def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:
-    rank = {iname: n for n, domain in enumerate(kernel.domains) for iname in domain.get_var_names_not_none(isl.dim_type.set)}
+    rank = {
+        iname: n for n, domain in enumerate(kernel.domains) for iname in domain.get_var_names_not_none(isl.dim_type.set)
+    }
     items: list[ScheduleItem] = [CallKernel(kernel_name=kernel.name)]
     stack: list[str] = []
     closed: set[str] = set()
@@ -45,4 +47,3 @@ def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:
         items.append(RunInstruction(insn_id=instruction.id))
     items.extend(LeaveLoop(iname=iname) for iname in reversed(stack))
     return [*items, ReturnFromKernel(kernel_name=kernel.name)]
-

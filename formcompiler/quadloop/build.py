@@ -152,5 +152,3 @@ class _IntegrandWriter:
         stored = table.values.reshape([table.values.shape[axis] for axis in kept])
         index = tuple(position[axis] for axis in kept)
         return prim.Variable(self._builder.table(wish, stored))[index if len(index) > 1 else index[0]]
-
-

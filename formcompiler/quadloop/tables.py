@@ -46,7 +46,7 @@ class Table:
     @property
     def is_zero(self) -> bool:
         """Tell whether all values vanish."""
-        return not self.values.any()
+        return not bool(self.values.any())
 
 
 class PointSets:

@@ -25,9 +25,7 @@ from formcompiler.sumfact.integration import ArgumentIntegrals
 from formcompiler.terminals import Terminal
 
 
-def build_sumfact_kernel(
-    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str
-) -> lp.TranslationUnit:
+def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, geometry_type: str) -> lp.TranslationUnit:
     """Return the kernel of an integral that `find_obstacle` has nothing against."""
     parameters = integral_parameters(integral)
     names = [p.name for p in parameters]

@@ -57,4 +57,3 @@ def _element_obstacle(owner: str, element: Any, component: int) -> str | None:
     if tensor_factor(scalar) is None:
         return f"{owner} has an element without 1D factors: {scalar}"
     return None
-

@@ -42,11 +42,11 @@ class PointArrays:
         groups: dict[_Source, list[Terminal]] = {}
         for terminal in integrand.terminals.values():
             if terminal.kind in self._types:
-                source = (terminal.kind, terminal.index, terminal.component, terminal.side)
+                source: _Source = (terminal.kind, terminal.index, terminal.component, terminal.side)
                 groups.setdefault(source, []).append(terminal)
         self._places: dict[Terminal, tuple[Array, Expression]] = {}
-        for source, terminals in groups.items():
-            self._evaluate(source, terminals)
+        for key, terminals in groups.items():
+            self._evaluate(key, terminals)
 
     def at(self, terminal: Terminal, point: tuple[Expression, ...]) -> Expression:
         """Return the value of a terminal at a point, given one index per role."""

@@ -1,0 +1,24 @@
+"""The Poisson equation -div grad u = f on the unit square, u given on the boundary.
+
+    formcompiler run demo/poisson.py --refine 3
+    formcompiler compile demo/poisson.py -o results
+"""
+
+import basix.ufl
+from ufl import Coefficient, FunctionSpace, Mesh, SpatialCoordinate, TestFunction, cos, div, dx, grad, inner, pi, sin
+
+from formcompiler import Box, Dirichlet, Problem
+
+cell, degree = "quadrilateral", 2
+
+mesh = Mesh(basix.ufl.element("Lagrange", cell, 1, shape=(2,)))
+V = FunctionSpace(mesh, basix.ufl.element("Lagrange", cell, degree))
+u, v = Coefficient(V), TestFunction(V)
+
+x = SpatialCoordinate(mesh)
+exact = sin(pi * x[0]) * cos(pi * x[1]) + x[0]
+f = -div(grad(exact))
+
+F = inner(grad(u), grad(v)) * dx - f * v * dx(degree=2 * degree + 2)
+
+problem = Problem(F, u, dirichlet=[Dirichlet(exact)], exact=exact, mesh=Box(8), title="Poisson equation")
