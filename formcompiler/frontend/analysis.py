@@ -73,7 +73,7 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
         check_form(form)
         named = _name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
         data = _compute_form_data(form, options)
-        integrals = [_analyse_integral(group, named, options) for group in data.integral_data]
+        integrals = [part for group in data.integral_data for part in _analyse_integral(group, named, options)]
     nonzero = tuple(integral for integral in integrals if integral.integrands)
     return AnalysedForm(named.elements, named.coefficients, named.constants, nonzero, form.signature())
 
@@ -190,7 +190,8 @@ def _expression_domain(expr: Any) -> Any:
     return domains[0]
 
 
-def _analyse_integral(group: Any, named: _Data, options: Options) -> FormIntegral:
+def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIntegral]:
+    """Return a group of integrals over the same subdomains; two if it holds for all entities and some ids as well."""
     builder = _IntegrandBuilder(group.integral_type, group.domain, named, options)
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
     for integral in group.integrals:
@@ -202,11 +203,16 @@ def _analyse_integral(group: Any, named: _Data, options: Options) -> FormIntegra
         integrand = builder.build(rule, [(part, ()) for part in parts], suffix)
         if integrand.terms:
             integrands.append(integrand)
-    return builder.integral(group.integral_type, _subdomain_ids(group.subdomain_id), tuple(integrands))
+    return [
+        builder.integral(group.integral_type, ids, tuple(integrands)) for ids in _subdomain_ids(group.subdomain_id)
+    ]
 
 
-def _subdomain_ids(ids: Any) -> tuple[SubdomainId, ...]:
-    return tuple(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else (ids,)
+def _subdomain_ids(given: Any) -> list[tuple[SubdomainId, ...]]:
+    """Return the ids of one kernel, or of two: an entity with a listed id gets "otherwise" and the id, each once."""
+    ids = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    marked = tuple(i for i in ids if i != "otherwise")
+    return [part for part in (("otherwise",) if len(marked) < len(ids) else (), marked) if part]
 
 
 class _IntegrandBuilder:

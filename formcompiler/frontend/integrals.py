@@ -72,7 +72,7 @@ class FormIntegral:
 
     Attributes:
         integral_type: The kind of entity that is integrated over.
-        subdomain_ids: Entities with one of these ids; "otherwise" stands for all entities, marked or not.
+        subdomain_ids: Entities with one of these ids; or ("otherwise",): all entities, marked or not.
         cell: Name of the cell.
         gdim: Dimension of the space that the cell lies in.
         coordinate_element: Blocked element of the geometry.
