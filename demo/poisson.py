@@ -4,19 +4,21 @@
     formcompiler compile demo/poisson.py -o results
 """
 
+from math import prod
+
 import basix.ufl
-from ufl import Coefficient, FunctionSpace, Mesh, SpatialCoordinate, TestFunction, cos, div, dx, grad, inner, pi, sin
+from ufl import Coefficient, FunctionSpace, Mesh, SpatialCoordinate, TestFunction, cos, div, dx, grad, inner, pi
 
 from formcompiler import Box, Dirichlet, Problem
 
-cell, degree = "quadrilateral", 2
+cell, dim, degree = "quadrilateral", 2, 2
 
-mesh = Mesh(basix.ufl.element("Lagrange", cell, 1, shape=(2,)))
+mesh = Mesh(basix.ufl.element("Lagrange", cell, 1, shape=(dim,)))
 V = FunctionSpace(mesh, basix.ufl.element("Lagrange", cell, degree))
 u, v = Coefficient(V), TestFunction(V)
 
 x = SpatialCoordinate(mesh)
-exact = sin(pi * x[0]) * cos(pi * x[1]) + x[0]
+exact = prod(cos(pi * x[i] - i - 1) for i in range(dim))
 f = -div(grad(exact))
 
 F = inner(grad(u), grad(v)) * dx - f * v * dx(degree=2 * degree + 2)
