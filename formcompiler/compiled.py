@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from formcompiler.codegen.library import library_source
+from formcompiler.elements import cells
 from formcompiler.errors import InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
 from formcompiler.frontend.integrals import FormIntegral, SubdomainId
@@ -165,10 +166,8 @@ class _InputReader:
             w,
             k,
             _array("coordinates", coordinates, self._geometry, sides * n_nodes * integral.gdim),
-            _array("local_facet", [0] * count if facet is None else facet, np.dtype(np.int32), count),
-            _array(
-                "facet_permutation", [0] * count if permutation is None else permutation, np.dtype(np.uint8), count
-            ),
+            _entities(integral, "local_facet", facet, count),
+            _entities(integral, "facet_permutation", [0] * count if permutation is None else permutation, count),
         )
 
     def _values(self, kind: str, name: str, key: Any, data: Mapping[Any, Any] | None, size: int) -> npt.NDArray[Any]:
@@ -186,6 +185,32 @@ def _array(what: str, values: Any, dtype: Any, size: int) -> npt.NDArray[Any]:
     if array.size != size:
         raise InvalidOptionError(f"{what}: expected {size} numbers, got {array.size}")
     return array
+
+
+def _entities(integral: FormIntegral, what: str, numbers: Any, count: int) -> npt.NDArray[Any]:
+    """Return facet (or vertex) numbers or facet permutations that the kernel may use as indices."""
+    dtype = np.dtype(np.uint8 if what == "facet_permutation" else np.int32)
+    if count and numbers is None:
+        raise InvalidOptionError(f"{what} is missing: the integral needs {count} (of each cell)")
+    if count == 0:
+        return np.zeros(2, dtype)
+    array = _array(what, np.asarray(numbers, np.int64), np.dtype(np.int64), count)
+    if integral.integral_type == "vertex":
+        limit = len(cells.vertices(integral.cell))
+    elif what == "local_facet":
+        limit = len(cells.facet_cells(integral.cell))
+    else:
+        limit = max(map(cells.n_facet_permutations, cells.facet_cells(integral.cell)))
+    if (array < 0).any() or (array >= limit).any():
+        raise InvalidOptionError(f"{what}={array.tolist()}: on a {integral.cell} the numbers are 0 to {limit - 1}")
+    return array.astype(dtype)
+
+
+def is_for_facets(integral: FormIntegral, facets: Sequence[int]) -> bool:
+    """Tell whether a kernel is for facets of this kind: on prisms and pyramids there is one for each kind."""
+    if not integral.facet_cell:
+        return True
+    return all(cells.facet_cells(integral.cell)[facet] == integral.facet_cell for facet in facets[: integral.n_sides])
 
 
 class CompiledForm:
@@ -279,16 +304,15 @@ class CompiledForm:
                 inputs = self._reader.read(
                     kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
                 )
-                self._library.call(kernel, result, inputs)
+                if is_for_facets(kernel.integral, inputs.facets):
+                    self._library.call(kernel, result, inputs)
         return result[()] if shape == () else result
 
 
 class CompiledExpression:
     """An expression at fixed reference points, compiled."""
 
-    def __init__(
-        self, coefficients: Sequence[Any], constants: Sequence[Any], kernel: Kernel, options: Options
-    ) -> None:
+    def __init__(self, coefficients: Sequence[Any], constants: Sequence[Any], kernel: Kernel, options: Options) -> None:
         self.kernel = kernel
         self.options = options
         self._library = _Library([kernel], options)

@@ -34,7 +34,7 @@ from formcompiler.frontend.integrals import (
     SubdomainId,
 )
 from formcompiler.frontend.modified_terminals import TerminalFinder
-from formcompiler.frontend.rules import expression_rule, select_rule
+from formcompiler.frontend.rules import expression_rule, facet_kinds, select_rule
 from formcompiler.frontend.scalarize import LinearForm, Scalarizer
 from formcompiler.frontend.terminal_names import TerminalNamer
 from formcompiler.naming import Namer
@@ -97,7 +97,8 @@ def analyse_expression(
         facet = rule.points.shape[1] < domain.topological_dimension
         lowered = _lower_expression(expr, options)
         components = list(np.ndindex(*lowered.ufl_shape))
-        builder = _IntegrandBuilder("exterior_facet" if facet else "cell", domain, named, options)
+        kind = "exterior_facet" if facet else "cell"
+        builder = _IntegrandBuilder(kind, domain, named, options, rule.cell if facet else "")
         integrand = builder.build(rule, [(lowered, c) for c in components], "")
     return replace(builder.integral("expression", (), (integrand,)), n_components=len(components))
 
@@ -191,11 +192,29 @@ def _expression_domain(expr: Any) -> Any:
 
 
 def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIntegral]:
-    """Return a group of integrals over the same subdomains; two if it holds for all entities and some ids as well."""
-    builder = _IntegrandBuilder(group.integral_type, group.domain, named, options)
+    """Return a group of integrals over the same subdomains.
+
+    It becomes several if the facets of the cell are of several kinds, or if it holds for all entities and for some ids.
+    """
+    cell = group.domain.ufl_cell().cellname
+    kinds = facet_kinds(cell) if "facet" in group.integral_type else ("",)
+    result = []
+    for kind in kinds:
+        builder = _IntegrandBuilder(group.integral_type, group.domain, named, options, kind)
+        integrands = _analyse_integrands(builder, group, cell, options)
+        for ids in _subdomain_ids(group.subdomain_id):
+            integral = builder.integral(group.integral_type, ids, integrands)
+            result.append(replace(integral, facet_cell=kind if len(kinds) > 1 else ""))
+    return result
+
+
+def _analyse_integrands(
+    builder: _IntegrandBuilder, group: Any, cell: str, options: Options
+) -> tuple[Integrand, ...]:
+    """Return the integrands of a group of integrals, one for each quadrature rule."""
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
     for integral in group.integrals:
-        rule = select_rule(integral, group.domain.ufl_cell().cellname, options.max_quadrature_degree)
+        rule = select_rule(integral, cell, builder.facet_cell, options.max_quadrature_degree)
         merged.setdefault(rule.key(), (rule, []))[1].append(integral.integrand())
     integrands: list[Integrand] = []
     for rule, parts in merged.values():
@@ -203,9 +222,7 @@ def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIn
         integrand = builder.build(rule, [(part, ()) for part in parts], suffix)
         if integrand.terms:
             integrands.append(integrand)
-    return [
-        builder.integral(group.integral_type, ids, tuple(integrands)) for ids in _subdomain_ids(group.subdomain_id)
-    ]
+    return tuple(integrands)
 
 
 def _subdomain_ids(given: Any) -> list[tuple[SubdomainId, ...]]:
@@ -218,11 +235,14 @@ def _subdomain_ids(given: Any) -> list[tuple[SubdomainId, ...]]:
 class _IntegrandBuilder:
     """Builds the integrands of one integral; they share its names."""
 
-    def __init__(self, integral_type: str, domain: Any, named: _Data, options: Options) -> None:
+    def __init__(
+        self, integral_type: str, domain: Any, named: _Data, options: Options, facet_cell: str
+    ) -> None:
+        self.facet_cell = facet_cell
         self._domain = domain
         self._data = named
         self._finder = TerminalFinder(
-            domain, integral_type, named.arguments, named.coefficient_numbers, named.constant_numbers
+            domain, integral_type, facet_cell, named.arguments, named.coefficient_numbers, named.constant_numbers
         )
         self._complex = options.scalar_type.startswith("complex")
         self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in [*named.coefficients, *named.constants])])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from formcompiler.elements import cells
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.terminals import Terminal
 
@@ -80,6 +81,7 @@ class FormIntegral:
         coefficients: Coefficients that the kernel takes, in the order of its parameters.
         constants: Constants that the kernel takes.
         integrands: One for each quadrature rule.
+        facet_cell: Kind of facet that the kernel is for; "" where all facets of the cell are of one kind.
         n_components: Number of components of the result per point; 1 unless this is an expression.
     """
 
@@ -92,7 +94,13 @@ class FormIntegral:
     coefficients: tuple[FormCoefficient, ...]
     constants: tuple[FormConstant, ...]
     integrands: tuple[Integrand, ...]
+    facet_cell: str = ""
     n_components: int = 1
+
+    @property
+    def facet(self) -> str:
+        """Return the kind of facet that is integrated over."""
+        return self.facet_cell or cells.facet_cells(self.cell)[0]
 
     @property
     def n_sides(self) -> int:

@@ -27,6 +27,13 @@ class _Modified:
     restriction: str
 
 
+def _innermost(expr: Any) -> Any:
+    """Return the terminal under all wrappers."""
+    while not expr._ufl_is_terminal_:
+        expr = expr.ufl_operands[0]
+    return expr
+
+
 def _unwrap(expr: Any, component: tuple[int, ...], tdim: int) -> _Modified:
     restriction, n_gradients, inner = "", 0, expr
     while not inner._ufl_is_terminal_:
@@ -52,6 +59,7 @@ class TerminalFinder:
     Args:
         domain: The mesh that is integrated over.
         integral_type: Kind of entity.
+        facet_cell: Kind of the facets that are integrated over, "" if it is not over facets.
         arguments: The arguments in the order of their numbers.
         coefficients: Position of each coefficient in the integral's tuple.
         constants: Position of each constant.
@@ -61,6 +69,7 @@ class TerminalFinder:
         self,
         domain: Any,
         integral_type: str,
+        facet_cell: str,
         arguments: Sequence[Any],
         coefficients: Mapping[Any, int],
         constants: Mapping[Any, int],
@@ -68,7 +77,7 @@ class TerminalFinder:
         self._domain = domain
         self._cell = domain.ufl_cell().cellname
         self._gdim = domain.geometric_dimension
-        self._on_facet = "facet" in integral_type
+        self._facet_cell = facet_cell
         self._integral_type = integral_type
         self._arguments = {argument: n for n, argument in enumerate(arguments)}
         self._coefficients = coefficients
@@ -76,20 +85,23 @@ class TerminalFinder:
 
     def __call__(self, graph: Graph, expr: Any, component: tuple[int, ...]) -> LinearForm:
         """Return one component of a modified terminal as a linear form on the graph."""
-        modified = _unwrap(expr, component, cells.dimension(self._cell))
-        terminal = modified.terminal
+        terminal = _innermost(expr)
+        on_facet_mesh = self._lives_on_facets(terminal)
+        tdim = cells.dimension(self._cell) - on_facet_mesh
+        modified = _unwrap(expr, component, tdim)
         if isinstance(terminal, (uc.Argument, uc.Coefficient)):
             return self._function(graph, modified)
         if isinstance(terminal, uc.Constant):
             flat = _flatten(modified.component, terminal.ufl_shape)
             return _leaf(graph, Terminal("constant", self._constants[terminal], flat))
+        if on_facet_mesh:
+            return self._facet_mesh_geometry(graph, modified)
         if modified.derivatives and not isinstance(terminal, (uc.SpatialCoordinate, uc.Jacobian)):
             return self._derivative_of_geometry(graph, modified)
         return self._geometry(graph, modified)
 
     def _function(self, graph: Graph, modified: _Modified) -> LinearForm:
         function = modified.terminal
-        self._check_domain(function)
         element = function.ufl_function_space().ufl_element()
         flat = _flatten(modified.component, element.reference_value_shape)
         if isinstance(function, uc.Argument):
@@ -103,13 +115,40 @@ class TerminalFinder:
         index = self._coefficients[function]
         return _leaf(graph, Terminal("coefficient", index, flat, modified.derivatives, modified.restriction))
 
-    def _check_domain(self, function: Any) -> None:
-        domain = ufl.domain.extract_unique_domain(function)
-        if domain != self._domain:
-            raise UnsupportedFormError(
-                f"{function} is defined on another mesh ({domain}) than the integration domain ({self._domain}); "
-                "forms over several meshes are not supported: define all functions on one ufl.Mesh"
-            )
+    def _lives_on_facets(self, terminal: Any) -> bool:
+        """Tell whether a terminal belongs to the mesh of the facets that are integrated over.
+
+        Raises:
+            UnsupportedFormError: if it belongs to any other mesh than that of the integral.
+        """
+        domain = ufl.domain.extract_unique_domain(terminal)
+        if domain is None or domain == self._domain:
+            return False
+        fits = (domain.ufl_cell().cellname, domain.geometric_dimension) == (self._facet_cell, self._gdim)
+        if fits and self._integral_type == "exterior_facet":
+            return True
+        raise UnsupportedFormError(
+            f"{terminal} is defined on another mesh ({domain}) than the integration domain ({self._domain}); over "
+            "exterior facets a function may live on the mesh of these facets, everything else must be defined on the "
+            "ufl.Mesh that is integrated over"
+        )
+
+    def _facet_mesh_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
+        """Return geometry of the mesh of facets: its Jacobian is that of the facet."""
+        quantity, component = modified.terminal, modified.component
+        if isinstance(quantity, uc.SpatialCoordinate) and not modified.derivatives:
+            return _leaf(graph, Terminal("coordinate", 0, component[0]))
+        if not isinstance(quantity, uc.Jacobian) or modified.derivatives:
+            raise UnsupportedFormError(f"{type(quantity).__name__} of a mesh of facets is not supported")
+        row, column = component
+        tdim = cells.dimension(self._cell)
+        total = graph.zero
+        for k in range(tdim):
+            direction = tuple(int(d == k) for d in range(tdim))
+            jacobian = graph.terminal(Terminal("coordinate", 0, row, direction))
+            facet_jacobian = graph.terminal(Terminal("facet_jacobian", 0, k * (tdim - 1) + column))
+            total = graph.add(total, graph.multiply(jacobian, facet_jacobian))
+        return {(): total}
 
     def _derivative_of_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
         constant = (uc.ReferenceNormal, uc.CellFacetJacobian, uc.CellVertices, uc.CellOrigin, uc.QuadratureWeight)
@@ -150,7 +189,12 @@ class TerminalFinder:
     def _facet_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
         quantity, component, side = modified.terminal, modified.component, modified.restriction
         tdim = cells.dimension(self._cell)
-        if not self._on_facet:
+        if isinstance(quantity, _NEEDS_STRAIGHT_EDGES):
+            raise UnsupportedFormError(
+                f"{type(quantity).__name__} is defined by straight edges between the vertices and needs geometry of "
+                f"degree 1, but the mesh has the coordinate element {self._domain.ufl_coordinate_element()}"
+            )
+        if not self._facet_cell:
             raise UnsupportedFormError(
                 f"{type(quantity).__name__} is defined on facets only, but the integral is over "
                 f"{_ENTITY.get(self._integral_type, 'cells')}; facet quantities such as FacetNormal need ds or dS"
@@ -161,7 +205,7 @@ class TerminalFinder:
             return _leaf(graph, Terminal("facet_jacobian", 0, component[0] * (tdim - 1) + component[1], (), side))
         if isinstance(quantity, uc.FacetCoordinate):
             return _leaf(graph, Terminal("facet_coordinate", 0, component[0], (), side))
-        facet = cells.facet_cells(self._cell)[0]
+        facet = self._facet_cell
         if isinstance(quantity, uc.ReferenceFacetVolume):
             return {(): graph.number(cells.reference_volume(facet))}
         if isinstance(quantity, uc.FacetEdgeVectors):
@@ -174,6 +218,13 @@ class TerminalFinder:
         return {(): graph.add(end, graph.multiply(graph.number(-1), start))}
 
 
+_NEEDS_STRAIGHT_EDGES = (
+    uc.CellDiameter,
+    uc.MinCellEdgeLength,
+    uc.MaxCellEdgeLength,
+    uc.MinFacetEdgeLength,
+    uc.MaxFacetEdgeLength,
+)
 _ENTITY = {"cell": "cells", "vertex": "vertices"}
 
 

@@ -196,8 +196,8 @@ class _Planner:
             return make_pair(full_name, form, None)
         unknown = None
         if name != "L":
-            candidates = [other for _, other in self._rest if _rank(other) == 2]
-            unknown = _find_marked_unknown(form, self._names, candidates)
+            others = [other for _, other in self._rest if _rank(other) == 2]
+            unknown = _find_marked_unknown(form, self._names, [o for o in others if not _is_a_matrix_of(o, form)])
         if unknown is None:
             return OperatorForms(full_name, {"load": form})
         return make_residual(full_name, form, unknown, self._take_jacobian(form, unknown))
@@ -272,6 +272,11 @@ def _is_derivative(form: Any, residual: Any, unknown: Any) -> bool:
     if _rank(form) != 2 or _rank(residual) != 1:
         return False
     return _signature(form) == _signature(ufl.derivative(residual, unknown))
+
+
+def _is_a_matrix_of(bilinear: Any, linear: Any) -> bool:
+    """Return whether a bilinear form has none of a linear form's coefficients: mass matrix and load, say."""
+    return all(c not in bilinear.coefficients() for c in linear.coefficients())
 
 
 def find_unknown(name: str, residual: Any, names: Mapping[int, str], bilinear_forms: Sequence[Any]) -> Any:

@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 _MANY_POINTS = 1000
 
 
-def select_rule(integral: Any, cell: str, limit: int | None) -> QuadratureRule:
-    """Return the rule of one UFL integral on its reference entity.
+def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) -> QuadratureRule:
+    """Return the rule of one UFL integral on its reference entity, a facet of the given kind if it is over facets.
 
     Raises:
         UnsupportedFormError: if the metadata contradict one another or a quadrature element.
     """
     kind, metadata = integral.integral_type(), integral.metadata()
-    entity = {"cell": cell, "vertex": "vertex"}.get(kind) or _facet(cell)
+    entity = {"cell": cell, "vertex": "vertex"}.get(kind) or facet_cell
     scheme = metadata.get("quadrature_rule", metadata.get("scheme", "default"))
     if scheme == "canonical":
         scheme = "default"
@@ -63,15 +63,17 @@ def expression_rule(cell: str, points: Any) -> QuadratureRule:
             f"points of an expression on a {cell} must have shape (n, {tdim}) or, on facets, (n, {tdim - 1}); "
             f"given is {array.shape}"
         )
-    entity = cell if array.shape[1] == tdim else _facet(cell)
+    if array.shape[1] == tdim:
+        return QuadratureRule(cell, -1, "points", array, np.ones(len(array)))
+    (entity, *others) = facet_kinds(cell)
+    if others:
+        raise UnsupportedFormError(f"the facets of a {cell} are of several kinds: points on them have no meaning for all")
     return QuadratureRule(entity, -1, "points", array, np.ones(len(array)))
 
 
-def _facet(cell: str) -> str:
-    kinds = set(cells.facet_cells(cell))
-    if len(kinds) > 1:
-        raise UnsupportedFormError(f"facet integrals on a {cell}, whose facets are of several kinds, are not supported")
-    return kinds.pop()
+def facet_kinds(cell: str) -> tuple[str, ...]:
+    """Return the different cells that the facets of a cell are, in order of first appearance."""
+    return tuple(dict.fromkeys(cells.facet_cells(cell)))
 
 
 def _custom_data(metadata: Any) -> tuple[Any, Any]:

@@ -43,7 +43,8 @@ def _vertex(builder: KernelBuilder, integral: FormIntegral, terminal: Terminal) 
     node: Expression = nodes[vertex] if terminal.kind == "vertex" else None
     if node is None:
         dim = cells.dimension(integral.cell)
-        facets = np.array([[nodes[v] for v in f] for f in cells.topology(integral.cell)[dim - 1]])
+        rows = [[nodes[v] for v in f] for f in cells.topology(integral.cell)[dim - 1]]
+        facets = np.array([row + row[:1] * (max(map(len, rows)) - len(row)) for row in rows])
         table = prim.Variable(builder.table("facet_nodes", facets))
         node = table[prim.Variable("facet")[terminal.side], vertex]
     return prim.Variable("coordinate_dofs")[(*side, node, axis)]

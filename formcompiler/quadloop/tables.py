@@ -55,6 +55,7 @@ class PointSets:
     def __init__(self, integral: FormIntegral, rule: QuadratureRule) -> None:
         self.cell = integral.cell
         self.rule = rule
+        self._facet = integral.facet if cells.dimension(integral.cell) > 0 else ""
         self._kind = integral.integral_type
         self.on_facets = "facet" in self._kind or (
             self._kind == "expression" and rule.points.shape[1] < cells.dimension(self.cell)
@@ -67,18 +68,22 @@ class PointSets:
             return np.stack([np.stack([evaluate(v[None]) for v in cells.vertices(self.cell)])])
         if not self.on_facets:
             return evaluate(self.rule.points)[None, None]
-        facets = range(len(cells.facet_cells(self.cell)))
-        stacks = [
-            np.stack([evaluate(cells.map_to_facet(self.cell, f, points)) for f in facets])
-            for points in self.facet_points()
-        ]
-        return np.stack(stacks)
+        return np.stack([self._on_each_facet(evaluate, points) for points in self.facet_points()])
+
+    def _on_each_facet(self, evaluate: Callable[[FloatArray], FloatArray], points: FloatArray) -> FloatArray:
+        """Return the values on each facet, axes (facet, point, dof); zeros on facets of another kind."""
+        values = {
+            facet: evaluate(cells.map_to_facet(self.cell, facet, points))
+            for facet, kind in enumerate(cells.facet_cells(self.cell))
+            if kind == self._facet
+        }
+        nothing = np.zeros_like(next(iter(values.values())))
+        return np.stack([values.get(facet, nothing) for facet in range(len(cells.facet_cells(self.cell)))])
 
     def facet_points(self) -> list[FloatArray]:
         """Return the points of the reference facet as each facet permutation sees them."""
-        facet = cells.facet_cells(self.cell)[0]
-        n = cells.n_facet_permutations(facet) if self._sees_permutations else 1
-        return [cells.permute_facet_points(facet, p, self.rule.points) for p in range(n)]
+        n = cells.n_facet_permutations(self._facet) if self._sees_permutations else 1
+        return [cells.permute_facet_points(self._facet, p, self.rule.points) for p in range(n)]
 
 
 def compress(values: FloatArray) -> FloatArray:
@@ -100,11 +105,17 @@ class ElementTables:
 
     def __call__(self, element: Any, component: int, derivatives: tuple[int, ...]) -> Table:
         """Return the table of one derivative of one reference component."""
-        return self._get(element, component, derivatives or (0,) * cells.dimension(self._points.cell))
+        return self._get(element, component, derivatives or (0,) * cells.dimension(element.cell_type.name))
 
     def _make(self, element: Any, component: int, derivatives: tuple[int, ...]) -> Table:
         _, offset, stride = component_layout(element, component)
-        values = self._points.collect(lambda x: tabulate_component(element, component, derivatives, x).values)
+        def evaluate(x: FloatArray) -> FloatArray:
+            return tabulate_component(element, component, derivatives, x).values
+
+        if element.cell_type.name == self._points.cell:
+            values = self._points.collect(evaluate)
+        else:  # a function on the mesh of the facets
+            values = evaluate(self._points.rule.points)[None, None]
         return Table(compress(values), offset, stride)
 
 

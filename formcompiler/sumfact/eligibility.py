@@ -26,7 +26,7 @@ def find_obstacle(integral: FormIntegral, part: str) -> str | None:
         return "the diagonal part is computed by plain loops"
     if not integral.integrands:
         return "it vanishes"
-    obstacle = _element_obstacle("the geometry", integral.coordinate_element, 0)
+    obstacle = _element_obstacle("the geometry", integral.coordinate_element, 0, integral.cell)
     if obstacle is not None:
         return obstacle
     found = (_integrand_obstacle(integral, integrand) for integrand in integral.integrands)
@@ -45,15 +45,18 @@ def _integrand_obstacle(integral: FormIntegral, integrand: Integrand) -> str | N
 def _terminal_obstacle(integral: FormIntegral, terminal: Terminal) -> str | None:
     if terminal.kind == "argument":
         name = ("the test function", "the trial function")[terminal.index]
-        return _element_obstacle(name, integral.arguments[terminal.index], terminal.component)
+        return _element_obstacle(name, integral.arguments[terminal.index], terminal.component, integral.cell)
     if terminal.kind == "coefficient":
         coefficient = next(c for c in integral.coefficients if c.position == terminal.index)
-        return _element_obstacle(f"the coefficient {coefficient.name}", coefficient.element, terminal.component)
+        name = f"the coefficient {coefficient.name}"
+        return _element_obstacle(name, coefficient.element, terminal.component, integral.cell)
     return _UNFACTORIZED.get(terminal.kind)
 
 
-def _element_obstacle(owner: str, element: Any, component: int) -> str | None:
+def _element_obstacle(owner: str, element: Any, component: int, cell: str) -> str | None:
     scalar, _, _ = component_layout(element, component)
+    if scalar.cell_type.name != cell:
+        return f"{owner} lives on the mesh of the facets"
     if tensor_factor(scalar) is None:
         return f"{owner} has an element without 1D factors: {scalar}"
     return None
