@@ -1,103 +1,63 @@
-"""From a form file to C++ headers: plan the operators, compile their kernels, write their classes."""
+"""From a form file to C++ headers: one for each operator, one for its expressions, one for its elements."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import formcompiler
+from formcompiler.codegen.element_class import write_element
 from formcompiler.codegen.header import Provenance, SourceFile, write_header
 from formcompiler.codegen.local_operator import write_class
-from formcompiler.codegen.operator_code import RESERVED_IN_CLASS, KernelRole, OperatorCode, OperatorKernel
+from formcompiler.codegen.operator_code import OperatorCode, OperatorKernel
+from formcompiler.compiled_operator import CompiledOperator, compile_expressions, compile_operator, plan_file
 from formcompiler.elements import cells
-from formcompiler.frontend.analysis import analyse_form
 from formcompiler.frontend.integrals import FormIntegral
-from formcompiler.frontend.operators import OperatorForms, OperatorNames, name_data, plan_operators
-from formcompiler.kernels import Kernel, StageObserver, compile_kernel
+from formcompiler.frontend.operators import OperatorForms, OperatorNames
+from formcompiler.kernels import Kernel
 from formcompiler.naming import Namer, to_identifier
 from formcompiler.options import REAL_TYPE, Options
+from formcompiler.progress import stage
 
 _log = logging.getLogger(__name__)
-_WHERE = {"cell": "volume", "exterior_facet": "boundary", "interior_facet": "skeleton", "vertex": "vertex"}
-_MOST_IDS_IN_NAME = 4
 
 
-@dataclass(frozen=True, eq=False)
-class CompiledOperator:
-    """An operator with its kernels.
+def compile_file(form_file: Any, output_dir: Path | str, options: Options) -> list[Path]:
+    """Write the headers of a form file (as `load_form_file` returns it) and return their paths.
 
-    Attributes:
-        forms: Where it comes from.
-        names: Names of its data.
-        kernels: Role and kernel, in the order of the class.
-        signatures: Role and signature of each form.
+    All text is made before anything is written, and each file appears in one step: an error leaves no half header.
+
+    Raises:
+        UnsupportedFormError: if a form is outside the language, or its unknown is ambiguous.
+        OSError: if a file cannot be written.
     """
+    files = make_headers(form_file, options)
+    directory = Path(output_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    with stage("write headers"):
+        return [_write(directory, file) for file in files]
 
-    forms: OperatorForms
-    names: OperatorNames
-    kernels: tuple[tuple[KernelRole, Kernel], ...]
-    signatures: tuple[tuple[str, str], ...]
 
+def make_headers(form_file: Any, options: Options) -> list[SourceFile]:
+    """Return the headers of a form file: ``NAME.hh`` for its main operator, ``NAME_FORM.hh`` for other forms.
 
-def compile_operators(form_file: Any, options: Options, observe: StageObserver | None = None) -> list[CompiledOperator]:
-    """Return the compiled operators of a form file (as `load_form_file` returns it).
+    Expressions come into ``NAME_expressions.hh``, elements into ``NAME_elements.hh``.
 
     Raises:
         UnsupportedFormError: if a form is outside the language, or its unknown is ambiguous.
     """
-    planned = plan_operators(
-        form_file.operator_name,
-        [(named.name, named.form) for named in form_file.forms],
-        form_file.names,
-        form_file.problem,
-        symbolic=options.jacobian == "symbolic",
-    )
-    return [compile_operator(forms, form_file.names, options, observe) for forms in planned]
-
-
-def compile_operator(
-    forms: OperatorForms, names: Any, options: Options, observe: StageObserver | None = None
-) -> CompiledOperator:
-    """Return one compiled operator; names are the user's by id."""
-    data_names = name_data(forms, names, RESERVED_IN_CLASS)
-    namer = Namer()
-    kernels: list[tuple[KernelRole, Kernel]] = []
-    signatures = []
-    for role, form in forms.forms.items():
-        diagonal = role == "jacobian" and options.part == "diagonal"
-        used = options if diagonal else replace(options, part="full")
-        analysed = analyse_form(form, used, data_names.by_id)
-        signatures.append((role, analysed.signature))
-        for integral in analysed.integrals:
-            kernel_role = _role(role, integral, data_names.unknown, diagonal)
-            name = namer.unique(_kernel_name(kernel_role, integral, analysed.integrals))
-            kernels.append((kernel_role, compile_kernel(integral, f"{name}_kernel", used, observe)))
-    return CompiledOperator(forms, data_names, tuple(kernels), tuple(signatures))
-
-
-def _role(role: KernelRole, integral: FormIntegral, unknown: str, diagonal: bool) -> KernelRole:
-    """Return the role of one integral: parts of a residual without the unknown are loads."""
-    if role == "residual" and all(c.name != unknown for c in integral.coefficients):
-        return "load"
-    return "diagonal" if diagonal else role
-
-
-def _kernel_name(role: str, integral: FormIntegral, others: Sequence[FormIntegral]) -> str:
-    """Return a name such as "residual_boundary" or, if there are several, "residual_boundary_3"."""
-    where = _WHERE[integral.integral_type]
-    name = where if role == "functional" else f"{role}_{where}"
-    if sum(other.integral_type == integral.integral_type for other in others) == 1:
-        return name
-    ids = [i for i in integral.subdomain_ids if isinstance(i, int)]
-    if not ids or len(ids) > _MOST_IDS_IN_NAME:
-        return name
-    return "_".join([name, *(str(i).replace("-", "minus") for i in ids)])
+    source = form_file.path.name
+    operators = [compile_operator(o, form_file.names, options) for o in plan_file(form_file, options)]
+    files = [write_operator(operator, source, options) for operator in operators]
+    if form_file.expressions:
+        files.append(_write_expressions(form_file, options))
+    if form_file.elements:
+        files.append(_write_elements(form_file, options))
+    return files
 
 
 def write_operator(operator: CompiledOperator, source: str, options: Options) -> SourceFile:
@@ -105,20 +65,23 @@ def write_operator(operator: CompiledOperator, source: str, options: Options) ->
     code = operator_code(operator, options)
     if code.refusal:
         _log.warning("%s: kernels only, no local operator: %s", operator.forms.name, code.refusal)
-    provenance = Provenance(formcompiler.__version__, source, options.provenance(), operator.signatures)
-    return write_header(operator.forms.name, provenance, [write_class(code)])
+    name = to_identifier(operator.forms.name)
+    return write_header(name, _provenance(source, options, operator.signatures), [write_class(code)])
+
+
+def _provenance(source: str, options: Options, signatures: Sequence[tuple[str, str]] = ()) -> Provenance:
+    return Provenance(formcompiler.__version__, source, options.provenance(), tuple(signatures))
 
 
 def operator_code(operator: CompiledOperator, options: Options) -> OperatorCode:
     """Return what the writer of the class needs."""
     forms, names = operator.forms, operator.names
-    kernels = tuple(OperatorKernel(role, k.integral, k.method, _describe(role, k)) for role, k in operator.kernels)
     return OperatorCode(
         class_name=to_class_name(forms.name),
         title=_title(forms, names),
         scalar_type=options.scalar_type,
         real_type=REAL_TYPE[options.scalar_type],
-        kernels=kernels,
+        kernels=tuple(OperatorKernel(role, k.integral, k.method, _describe(role, k)) for role, k in operator.kernels),
         test=forms.test_element,
         trial=forms.trial_element,
         unknown=names.unknown,
@@ -126,7 +89,7 @@ def operator_code(operator: CompiledOperator, options: Options) -> OperatorCode:
         is_linear=forms.is_linear,
         is_homogeneous=forms.is_homogeneous,
         numerical=options.jacobian == "numerical",
-        coefficients=tuple(zip(names.coefficients, (_element(c) for c in forms.coefficients()), strict=True)),
+        coefficients=tuple(zip(names.coefficients, map(_element, forms.coefficients()), strict=True)),
         constants=tuple(zip(names.constants, (tuple(c.ufl_shape) for c in forms.constants()), strict=True)),
         refusal=find_refusal([k.integral for _, k in operator.kernels]),
     )
@@ -148,9 +111,8 @@ def find_refusal(integrals: Sequence[FormIntegral]) -> str:
         if integral.integral_type == "vertex":
             return "it has an integral over vertices (dP), and local operators see cells and facets only"
         if integral.cell not in (*cells.TENSOR_CELLS, *cells.SIMPLICES):
-            return f"DUNE's facets of the cell {integral.cell} have several shapes"
-        n_corners = len(cells.vertices(integral.cell))
-        if integral.coordinate_element.dim != n_corners * integral.gdim:
+            return f"the facets of the cell {integral.cell} have several shapes"
+        if integral.coordinate_element.dim != len(cells.vertices(integral.cell)) * integral.gdim:
             return (
                 "the geometry of the mesh is of higher order, and local operators learn the corners of a cell only; "
                 "use a coordinate element of degree 1"
@@ -170,43 +132,49 @@ def _title(forms: OperatorForms, names: OperatorNames) -> str:
 _ROLE_TEXT = {
     "residual": "Residual",
     "load": "Part of the residual without unknown",
-    "jacobian": "Jacobian of the residual, axes (test, trial)",
+    "jacobian": "Jacobian of the residual, axes (test, trial),",
     "jacobian_apply": "Jacobian of the residual times a direction",
     "diagonal": "Diagonal of the Jacobian of the residual",
     "functional": "Functional",
+    "expression": "Expression, axes (point, component, argument...),",
 }
 _ENTITIES = {"cell": "cells", "exterior_facet": "boundary facets", "interior_facet": "interior facets"}
 
 
 def _describe(role: str, kernel: Kernel) -> str:
     integral = kernel.integral
+    how = f"{'sum-factorized' if kernel.factorized else 'plain loops'}, {kernel.operations} operations."
+    if integral.integral_type == "expression":
+        return f"{_ROLE_TEXT[role]} at {integral.integrands[0].rule.n_points} points; {how}"
     ids = [str(i) for i in integral.subdomain_ids if i != "otherwise"]
-    if "otherwise" in integral.subdomain_ids:
-        ids = []
+    is_everywhere = "otherwise" in integral.subdomain_ids
+    which = "" if is_everywhere else f" with id {' or '.join(ids)}"
+    rules = " and ".join(f"degree {i.rule.degree} with {i.rule.n_points} points" for i in integral.integrands)
     entities = _ENTITIES.get(integral.integral_type, "vertices")
-    which = f"with id {' or '.join(ids)}" if ids else "(all)"
-    rules = [f"degree {i.rule.degree} with {i.rule.n_points} points" for i in integral.integrands]
-    how = "sum-factorized" if kernel.factorized else "plain loops"
-    return (
-        f"{_ROLE_TEXT[role]} on {entities} {which}; quadrature of {' and '.join(rules)}, {how}, "
-        f"{kernel.operations} operations."
+    return f"{_ROLE_TEXT[role]} on {'all ' if is_everywhere else ''}{entities}{which}; quadrature of {rules}; {how}"
+
+
+def _write_expressions(form_file: Any, options: Options) -> SourceFile:
+    kernels = compile_expressions(form_file, options)
+    code = OperatorCode(
+        class_name=to_class_name(f"{form_file.operator_name}_expressions"),
+        title=f"Expressions of {form_file.path.name}.",
+        scalar_type=options.scalar_type,
+        real_type=REAL_TYPE[options.scalar_type],
+        kernels=tuple(OperatorKernel(role, k.integral, k.method, _describe(role, k)) for role, k in kernels),
     )
+    name = to_identifier(f"{form_file.operator_name}_expressions")
+    return write_header(name, _provenance(form_file.path.name, options), [write_class(code)])
 
 
-def compile_file(form_file: Any, output_dir: Path | str, options: Options) -> list[Path]:
-    """Write one header for each operator of a form file and return their paths.
-
-    All text is made before anything is written, and each file appears in one step: an error leaves no half header.
-
-    Raises:
-        UnsupportedFormError: if a form is outside the language.
-        OSError: if a file cannot be written.
-    """
-    operators = compile_operators(form_file, options)
-    files = [write_operator(operator, form_file.path.name, options) for operator in operators]
-    directory = Path(output_dir)
-    directory.mkdir(parents=True, exist_ok=True)
-    return [_write(directory, file) for file in files]
+def _write_elements(form_file: Any, options: Options) -> SourceFile:
+    namer = Namer()
+    classes = []
+    for number, element in enumerate(form_file.elements):
+        wish = form_file.names.get(id(element), f"element_{number}")
+        classes.append(write_element(namer.unique(to_class_name(f"{form_file.operator_name}_{wish}")), element))
+    name = to_identifier(f"{form_file.operator_name}_elements")
+    return write_header(name, _provenance(form_file.path.name, options), classes)
 
 
 def _write(directory: Path, file: SourceFile) -> Path:

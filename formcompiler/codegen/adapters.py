@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -348,11 +347,11 @@ static void add_directional_quotient(const Residual& residual, Scalar* u, const 
 
 def time_methods(code: OperatorCode) -> list[str]:
     """Return what one-step methods call; a scalar constant called t or time follows the clock."""
-    clocks = [name for name, shape in code.constants if not shape and name in ("t", "time_2")]
-    setting = "".join(f"\n  {name} = static_cast<Scalar>(time);" for name in clocks)
+    clocks = [name for name, shape in code.constants if not shape and name in ("t", "time")]
+    setting = "".join(f"\n  {name} = static_cast<Scalar>(now);" for name in clocks)
     return [
         f"/// Sets the time{' and the constant ' + clocks[0] if clocks else ''}; called by time-stepping methods.\n"
-        f"void setTime(RealType time)\n{{\n  time_ = time;{setting}\n}}",
+        f"void setTime(RealType now)\n{{\n  time_ = now;{setting}\n}}",
         "/// Returns the time.\nRealType getTime() const\n{\n  return time_;\n}",
         "/// Called by time-stepping methods; there is nothing to do.\n"
         "void preStep(RealType, RealType, int) {}\nvoid postStep() {}\nvoid preStage(RealType, int) {}\n"
@@ -360,8 +359,3 @@ def time_methods(code: OperatorCode) -> list[str]:
         "/// Returns the step itself: the operator has no opinion on it.\n"
         "RealType suggestTimestep(RealType dt) const\n{\n  return dt;\n}",
     ]
-
-
-def n_flops_comment(kernel: OperatorKernel) -> str:
-    """Return the size of a kernel's result for its documentation."""
-    return f"{math.prod(kernel.method.parameters[0].shape)} values"

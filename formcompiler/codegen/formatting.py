@@ -81,7 +81,8 @@ def format_kernel(text: str, depth: int) -> str:
 
 
 _DEFINITION = re.compile(
-    r"^(?: *// axes .*\n)? *static constexpr [\w:<>]+ (\w+)\[.*\] = \{$(?:\n.*)*?\n *\};\n|^ *const [\w:<>]+ (\w+) = .*;\n",
+    r"^(?: *// axes .*\n)? *static constexpr [\w:<>]+ (\w+)\[.*\] = \{$(?:\n.*)*?\n *\};\n"
+    r"|^ *const [\w:<>]+ (\w+) = [^;]*;\n",
     re.MULTILINE,
 )
 

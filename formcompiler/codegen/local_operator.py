@@ -132,7 +132,8 @@ def _data_struct(code: OperatorCode) -> str:
         parts.append(
             f"{comment(about, 1)}\ntemplate <class Entity, class Scalar>\n"
             f"void coefficient_{coefficient}(const Entity&, Scalar*) const\n{{\n"
-            f'  static_assert(sizeof(Entity) == 0, "give {code.class_name} a Data type with coefficient_{coefficient}");\n}}'
+            "  static_assert(sizeof(Entity) == 0,\n"
+            f'                "give {code.class_name} a Data type with coefficient_{coefficient}");\n}}'
         )
     about = comment(f"Data of {code.class_name}: derive from it, and define the functions that you need anew.")
     return "\n".join([about, f"struct {name}", "{", _join(parts), "};"])

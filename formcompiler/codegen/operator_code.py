@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from formcompiler.codegen.expressions import CPP_TYPES
 from formcompiler.codegen.method import MethodCode
 from formcompiler.frontend.integrals import FormIntegral
 
-Where = Literal["volume", "boundary", "skeleton", "vertex"]
+Where = Literal["volume", "boundary", "skeleton", "vertex", "points"]
 KernelRole = Literal["residual", "load", "jacobian", "jacobian_apply", "functional", "diagonal", "expression"]
 
 WHERE: dict[str, Where] = {
@@ -17,24 +18,17 @@ WHERE: dict[str, Where] = {
     "exterior_facet": "boundary",
     "interior_facet": "skeleton",
     "vertex": "vertex",
+    "expression": "points",
 }
 """Name of an integral type in a local operator."""
-
-CPP_TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "complex64": "std::complex<float>",
-    "complex128": "std::complex<double>",
-}
 
 RESERVED_IN_CLASS = (
     *("A", "coordinate_dofs", "facet", "facet_permutation", "T", "R", "Scalar", "Real", "RealType", "Data", "data"),
     *("x", "z", "r", "y", "eg", "ig", "lfsu", "lfsv", "lfsu_s", "lfsv_s", "lfsu_n", "lfsv_n", "x_s", "x_n", "z_s"),
-    *("z_n", "r_s", "r_n", "y_s", "y_n", "mat", "mat_ss", "mat_sn", "mat_ns", "mat_nn", "pattern", "pattern_sn"),
-    *("pattern_ns", "inside", "outside", "id", "leaf", "i", "j", "dof", "row", "column", "time_", "isLinear"),
-    *("Index", "A_storage", "residual", "facet_number", "read_dofs", "read_corners", "outside_permutation"),
-    *("add_vector", "add_matrix", "add_links", "add_quotients", "add_directional_quotient", "visit_leaf"),
-    *("for_each_dof", "for_each_test_dof", "for_each_trial_dof", "values", "entity", "dofs", "order", "time", "dt"),
+    *("z_n", "r_s", "r_n", "y_s", "y_n", "mat", "mat_ss", "mat_sn", "mat_ns", "mat_nn", "inside", "outside", "id"),
+    *("Index", "A_storage", "now", "time_", "isLinear", "values", "facet_number", "read_dofs", "read_corners"),
+    *("outside_permutation", "add_vector", "add_matrix", "add_links", "add_quotients", "add_directional_quotient"),
+    *("visit_leaf", "for_each_dof", "for_each_test_dof", "for_each_trial_dof"),
 )
 """Names of the class, its methods' parameters and their variables, which form data may not take."""
 

@@ -24,7 +24,7 @@ class SpaceWriter:
 
     def __init__(self, code: OperatorCode) -> None:
         self._code = code
-        self._orders: dict[tuple[int, ...], str] = {}
+        self._orders: dict[tuple[str, tuple[int, ...]], str] = {}
         self._namer = Namer()
 
     @property
@@ -51,14 +51,15 @@ class SpaceWriter:
             comment("Number in the kernels of each dof of a local function space.")
             + "\n"
             + number_table("std::size_t", name, order)
-            for order, name in self._orders.items()
+            for (_, order), name in self._orders.items()
         ]
         return [*tables, *walks, self._visit(), *self._transfers(), *reads]
 
     def _order(self, leaf: DuneLeaf) -> str:
-        if leaf.order not in self._orders:
-            self._orders[leaf.order] = self._namer(f"order_{to_identifier(leaf.name)}")
-        return self._orders[leaf.order]
+        key = (leaf.name, leaf.order)
+        if key not in self._orders:
+            self._orders[key] = self._namer(f"order_{to_identifier(leaf.name)}")
+        return self._orders[key]
 
     def _walk(self, name: str, element: Any) -> str:
         lines = []
@@ -85,7 +86,7 @@ static void visit_leaf(const Leaf& leaf, const std::size_t (&order)[n], std::siz
                        Visit&& visit)
 {{
   if (leaf.size() != n)
-    throw std::logic_error("{name}: the local function space has another number of dofs than the form's element");
+    throw std::logic_error("{name}: a local function space has not as many dofs as the element of the form");
   for (std::size_t i = 0; i < n; ++i)
     visit(leaf, i, first + stride * order[i]);
 }}"""
@@ -95,7 +96,9 @@ static void visit_leaf(const Leaf& leaf, const std::size_t (&order)[n], std::siz
 template <class Space, class Vector>
 static void add_vector(const Space& space, const Scalar* values, Vector& r)
 {{
-  {self.test_walk}(space, [&](const auto& leaf, std::size_t i, std::size_t dof) {{ r.accumulate(leaf, i, values[dof]); }});
+  {self.test_walk}(space, [&](const auto& leaf, std::size_t i, std::size_t dof) {{
+    r.accumulate(leaf, i, values[dof]);
+  }});
 }}"""
         if self._code.trial is None:
             return [scatter]
@@ -123,7 +126,9 @@ template <class TestSpace, class TrialSpace, class Pattern>
 static void add_links(const TestSpace& lfsv, const TrialSpace& lfsu, Pattern& pattern)
 {{
   {self.test_walk}(lfsv, [&](const auto& test, std::size_t i, std::size_t) {{
-    {self.trial_walk}(lfsu, [&](const auto& trial, std::size_t j, std::size_t) {{ pattern.addLink(test, i, trial, j); }});
+    {self.trial_walk}(lfsu, [&](const auto& trial, std::size_t j, std::size_t) {{
+      pattern.addLink(test, i, trial, j);
+    }});
   }});
 }}"""
         return [gather, scatter, matrix, links]
@@ -173,7 +178,7 @@ def _permutation(code: OperatorCode) -> str:
     integral = code.integral
     vertices, images = facet_vertices(integral.cell), facet_symmetries(integral.cell)
     m, gdim, n = len(vertices[0]), integral.gdim, code.n_coordinates
-    return f"""/// Returns the number of the facet permutation with which the outside cell sees the same points as the inside cell.
+    return f"""/// Returns the facet permutation with which the outside cell sees the same points as the inside cell.
 /// It is found from the corners of the facet, up to a translation (periodic boundaries).
 static unsigned char outside_permutation(const Real* corners, const int* facet)
 {{
@@ -207,7 +212,7 @@ static unsigned char outside_permutation(const Real* corners, const int* facet)
     }}
   }}
   if (least > size / 1000000)
-    throw std::runtime_error("{code.class_name}: two cells share a part of a facet only; hanging nodes are not supported");
+    throw std::runtime_error("{code.class_name}: two cells share a part of a facet only (hanging nodes)");
   return static_cast<unsigned char>(best);
 }}"""
 

@@ -117,6 +117,7 @@ def compile_cpp(source: Path, *flags: str) -> None:
 def build(
     name: str,
     text: str,
+    *,
     test: str = "V",
     trial: str = "V",
     constants: tuple[tuple[str, Any], ...] = (),
@@ -130,46 +131,37 @@ def build(
     spaces = [file.namespace[n] for n in (trial, test)]
     trial_element, test_element = (s.ufl_element() for s in spaces)
     gdim = spaces[0].ufl_domain().geometric_dimension
-    header_text = header.read_text()
-    class_name = "".join(word.capitalize() for word in name.split("_"))
-    main = main_text(name, class_name, header_text, gdim, trial_element, test_element, dict(constants), coefficients)
+    driver = Driver(
+        directory / "main", header.read_text(), file, test_element, trial_element, dict(constants), coefficients
+    )
     source = directory / "main.cc"
-    source.write_text(main)
-    program = directory / "main"
-    compile_cpp(source, "-o", str(program))
-    return Driver(program, header_text, file, test_element, trial_element, dict(constants), coefficients)
+    source.write_text(main_text(name, driver, gdim))
+    compile_cpp(source, "-o", str(driver.program))
+    return driver
 
 
-def main_text(
-    name: str,
-    class_name: str,
-    header: str,
-    gdim: int,
-    trial: Any,
-    test: Any,
-    constants: dict[str, Any],
-    coefficients: tuple[str, ...],
-) -> str:
+def main_text(name: str, driver: Driver, gdim: int) -> str:
     """Return the main program around one operator."""
+    class_name = "".join(word.capitalize() for word in name.split("_"))
     reads = "\n".join(
         f"  template <class E, class T>\n  void coefficient_{c}(const E& entity, T* dofs) const\n"
         f'  {{\n    for (double value : entity.coefficients.at("{c}"))\n      *dofs++ = value;\n  }}'
-        for c in coefficients
+        for c in driver.coefficients
     )
     ids = (
         "  template <class E>\n  int cell_id(const E& entity) const { return entity.id; }\n"
         "  template <class E>\n  int facet_id(const E& intersection) const { return intersection.id; }"
     )
-    needs_data = f"struct {class_name}Data" in header
+    needs_data = f"struct {class_name}Data" in driver.header
     type_ = f"formcompiler::{class_name}" + ("<Data>" if needs_data else "")
-    sets = "\n".join(f"  op.set_{c}({cpp_value(v)});" for c, v in constants.items())
-    names = ", ".join(f'"{c}"' for c in coefficients)
+    sets = "\n".join(f"  op.set_{c}({cpp_value(v)});" for c, v in driver.constants.items())
+    names = ", ".join(f'"{c}"' for c in driver.coefficients)
     data = f"struct Data : formcompiler::{class_name}Data\n{{\n{reads}\n{ids}\n}};" if needs_data else ""
     return f"""#include "{name}.hh"
 #include "pdelab_stub.hh"
 {data}
-using Trial = {space_type(trial)};
-using Test = {space_type(test)};
+using Trial = {space_type(driver.trial)};
+using Test = {space_type(driver.test)};
 int main()
 {{
   {type_} op;

@@ -111,19 +111,17 @@ def random_vector(n: int, seed: int) -> np.ndarray:
 
 def driver_of(name: str) -> stub.Driver:
     """Return the program of one of the forms; each is built once."""
+    k = (1.0, 0.2, 0.5, 2.0)
     settings: dict[str, Any] = {
         "poisson": {"text": POISSON, "constants": (("kappa", 2.5),), "coefficients": ("f",)},
-        "nonlinear": {"text": NONLINEAR, "constants": (("k", (1.0, 0.2, 0.5, 2.0)),), "coefficients": ("b",)},
+        "nonlinear": {"text": NONLINEAR, "constants": (("K", k),), "coefficients": ("b",)},
         "stokes": {"text": STOKES},
         "elasticity": {"text": ELASTICITY, "constants": (("lmbda", 1.5), ("mu", 0.5))},
         "robin": {"text": ROBIN},
         "petrov": {"text": PETROV_GALERKIN, "test": "V", "trial": "U"},
         **{f"dg_{cell}": {"text": dg(cell)} for cell in CELLS},
     }
-    chosen = settings[name]
-    if name == "nonlinear":
-        chosen["constants"] = (("K", (1.0, 0.2, 0.5, 2.0)),)
-    return stub.build(name, **chosen)
+    return stub.build(name, **settings[name])
 
 
 class Oracle:
@@ -143,7 +141,7 @@ class Oracle:
             self.jacobian = ufl.derivative(self.residual, self.unknown)
 
     def tensors(
-        self, kind: str, entity_id: int | None, corners: Any, x: list[np.ndarray], data: list[dict[str, np.ndarray]], **at
+        self, kind: str, entity_id: int | None, corners: Any, x: list[Any], data: list[dict[str, Any]], **at: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return residual and Jacobian; x and data have one entry for each side."""
         driver = self.driver
@@ -251,7 +249,9 @@ def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(cel
             ["skeleton", WEIGHT, -1, *numbers, *entity_words(-1, corners, {}), *entity_words(-1, other, {}), *x, *z]
         )
         residual, jacobian = oracle(driver).tensors(
-            "interior_facet", None, np.stack([corners, other]), x, [{}, {}], local_facet=local, facet_permutation=[0, turn]
+            *("interior_facet", None, np.stack([corners, other]), x, [{}, {}]),
+            local_facet=local,
+            facet_permutation=[0, turn],
         )
         blocks = [[found[name].reshape(n, n) for name in row] for row in (("ss", "sn"), ("ns", "nn"))]
         joined = {

@@ -1,0 +1,127 @@
+"""The kernels of operators and expressions: from the forms of a file through analysis to C++ functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formcompiler.codegen.operator_code import RESERVED_IN_CLASS, WHERE, KernelRole
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.analysis import analyse_expression, analyse_form
+from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.frontend.operators import OperatorForms, OperatorNames, name_data, plan_operators
+from formcompiler.kernels import Kernel, StageObserver, compile_kernel
+from formcompiler.naming import Namer, to_identifier
+from formcompiler.options import Options
+from formcompiler.progress import stage
+
+_MOST_IDS_IN_NAME = 4
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledOperator:
+    """An operator with its kernels.
+
+    Attributes:
+        forms: Where it comes from.
+        names: Names of its data.
+        kernels: Role and kernel, in the order of the class.
+        signatures: Role and signature of each form.
+    """
+
+    forms: OperatorForms
+    names: OperatorNames
+    kernels: tuple[tuple[KernelRole, Kernel], ...]
+    signatures: tuple[tuple[str, str], ...]
+
+
+def plan_file(form_file: Any, options: Options) -> list[OperatorForms]:
+    """Return the operators that a form file asks for (as `load_form_file` returns it), main one first.
+
+    Raises:
+        UnsupportedFormError: if a form is no form, or its unknown is ambiguous.
+    """
+    with stage("plan operators"):
+        return plan_operators(
+            form_file.operator_name,
+            [(named.name, named.form) for named in form_file.forms],
+            form_file.names,
+            form_file.problem,
+            symbolic=options.jacobian == "symbolic",
+        )
+
+
+def compile_operator(
+    forms: OperatorForms, names: Mapping[int, str], options: Options, observe: StageObserver | None = None
+) -> CompiledOperator:
+    """Return one compiled operator.
+
+    Args:
+        forms: What to compile; with ``part="diagonal"`` the diagonal of the Jacobian is compiled as well.
+        names: The user's names by ``id(object)``.
+        options: Options of the compilation.
+        observe: Called after each stage of each kernel.
+
+    Raises:
+        UnsupportedFormError: if a form is outside the language.
+    """
+    data_names = name_data(forms, names, RESERVED_IN_CLASS)
+    namer = Namer()
+    kernels: list[tuple[KernelRole, Kernel]] = []
+    signatures = []
+    for role, form in forms.forms.items():
+        with stage("analyse forms"):
+            analysed = analyse_form(form, replace(options, part="full"), data_names.by_id)
+        signatures.append((role, analysed.signature))
+        for kernel_role, part in _parts(role, options):
+            used = replace(options, part=part)
+            for integral in analysed.integrals:
+                actual = _role(kernel_role, integral, data_names.unknown)
+                name = namer.unique(_kernel_name(actual, integral, analysed.integrals))
+                with stage("compile kernels"):
+                    kernels.append((actual, compile_kernel(integral, f"{name}_kernel", used, observe)))
+    if not kernels:
+        raise UnsupportedFormError(f"all integrals of {forms.name} are zero: there is nothing to compile")
+    return CompiledOperator(forms, data_names, tuple(kernels), tuple(signatures))
+
+
+def compile_expressions(
+    form_file: Any, options: Options, observe: StageObserver | None = None
+) -> list[tuple[KernelRole, Kernel]]:
+    """Return the kernels of a form file's expressions.
+
+    Raises:
+        UnsupportedFormError: if an expression is outside the language.
+    """
+    namer = Namer()
+    kernels: list[tuple[KernelRole, Kernel]] = []
+    for named in form_file.expressions:
+        integral = analyse_expression(named.expression, named.points, options, form_file.names)
+        name = f"{namer(named.name)}_kernel"
+        kernels.append(("expression", compile_kernel(integral, name, options, observe)))
+    return kernels
+
+
+def _parts(role: KernelRole, options: Options) -> list[tuple[KernelRole, str]]:
+    if role == "jacobian" and options.part == "diagonal":
+        return [("jacobian", "full"), ("diagonal", "diagonal")]
+    return [(role, "full")]
+
+
+def _role(role: KernelRole, integral: FormIntegral, unknown: str) -> KernelRole:
+    """Return the role of one integral: parts of a residual without the unknown are loads."""
+    if role == "residual" and all(c.name != unknown for c in integral.coefficients):
+        return "load"
+    return role
+
+
+def _kernel_name(role: str, integral: FormIntegral, others: Sequence[FormIntegral]) -> str:
+    """Return a name such as "residual_boundary" or, if there are several, "residual_boundary_3"."""
+    name = f"{to_identifier(role)}_{WHERE[integral.integral_type]}"
+    if sum(other.integral_type == integral.integral_type for other in others) == 1:
+        return name
+    ids = [i for i in integral.subdomain_ids if isinstance(i, int)]
+    if not ids or len(ids) > _MOST_IDS_IN_NAME:
+        return name
+    return "_".join([name, *(str(i).replace("-", "minus") for i in ids)])
