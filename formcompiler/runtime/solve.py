@@ -166,7 +166,9 @@ def solve_linear(matrix: Matrix, right_hand_side: FloatArray, solver: LinearSolv
 def _solve_direct(matrix: Matrix, right_hand_side: FloatArray) -> FloatArray:
     try:
         # Ordered for a symmetric pattern, which a Galerkin matrix has: half the entries, a third of the time of COLAMD.
-        factors = spl.splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A")
+        # Zeros on the diagonal, as in saddle point problems, need pivots elsewhere, for which COLAMD leaves room.
+        ordering = "MMD_AT_PLUS_A" if matrix.diagonal().all() else "COLAMD"
+        factors = spl.splu(matrix.tocsc(), permc_spec=ordering)
     except RuntimeError as error:
         raise _singular() from error
     # Rounding hides a zero pivot; a singular matrix still does not give a known solution back.

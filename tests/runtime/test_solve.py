@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.sparse.linalg as spl
 
 from formcompiler.errors import FormCompilerError, InvalidOptionError
 from formcompiler.runtime.solve import SolverError, SolverOptions, solve_linear, solve_nonlinear
@@ -35,6 +36,26 @@ def test_direct_and_gmres_solve_nonsymmetric_systems():
     exact = np.linalg.solve(matrix.toarray(), b)
     for solver in ("direct", "gmres"):
         np.testing.assert_allclose(solve_linear(matrix, b, solver), exact, rtol=1e-8)
+
+
+def test_saddle_point_systems_are_factorized_without_much_fill(monkeypatch):
+    """Stokes' equations by finite differences, two velocities and a pressure on a grid of 30 by 30 cells."""
+    n = 30
+    one, step = sp.identity(n), sp.diags([-1.0, 1.0], [0, 1], shape=(n, n))
+    stiffness = sp.kron(laplacian(n), one) + sp.kron(one, laplacian(n))
+    gradient = sp.vstack([sp.kron(step, one), sp.kron(one, step)])
+    matrix = sp.bmat([[sp.block_diag([stiffness, stiffness]), gradient], [gradient.T, None]], format="csr")
+    exact = np.sin(np.arange(3 * n**2))
+    factorize, entries = spl.splu, []
+
+    def count(*arguments, **options):
+        factors = factorize(*arguments, **options)
+        entries.append(factors.L.nnz + factors.U.nnz)
+        return factors
+
+    monkeypatch.setattr(spl, "splu", count)
+    np.testing.assert_allclose(solve_linear(matrix, matrix @ exact), exact, atol=1e-9)
+    assert entries[0] < 30 * matrix.nnz
 
 
 def test_newton_converges_quadratically():
