@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from formcompiler.codegen.library import library_source
 from formcompiler.elements import cells
-from formcompiler.errors import InvalidOptionError
+from formcompiler.errors import InternalCompilerError, InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
 from formcompiler.frontend.integrals import FormIntegral, SubdomainId
 from formcompiler.kernel.interface import n_facets, result_shape
@@ -78,6 +78,8 @@ class KernelHandle:
             const int* facet, const unsigned char* permutation)`` that adds to A.
         coefficients: Position in ``form.coefficients()`` of each entry of w.
         constants: Position in ``form.constants()`` of each entry of c.
+        lanes: Number of cells that one call takes. If there are several, A, the entries of w and the coordinates have
+            the lane as their last axis: axes (entry, lane). Constants, facet numbers and permutations are shared.
     """
 
     integral_type: str
@@ -85,6 +87,7 @@ class KernelHandle:
     address: int
     coefficients: tuple[int, ...]
     constants: tuple[int, ...]
+    lanes: int = 1
 
 
 class _Library:
@@ -104,7 +107,18 @@ class _Library:
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def call(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
-        """Add the kernel's tensor to the result."""
+        """Add the kernel's tensor to the result; a kernel of several cells computes the same cell in all lanes."""
+        lanes = kernel.method.lanes
+        if lanes > 1:
+            batch = np.zeros((result.size, lanes), result.dtype)
+            self._call_entry(kernel, batch, inputs.replicate(lanes))
+            if not (batch == batch[:, :1]).all() and not np.isnan(batch).any():
+                raise InternalCompilerError(f"kernel {kernel.method.name}: the lanes of equal cells differ")
+            result += batch[:, 0].reshape(result.shape)
+        else:
+            self._call_entry(kernel, result, inputs)
+
+    def _call_entry(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)
         w, c = (_pointers(arrays) for arrays in (inputs.coefficients, inputs.constants))
         prototype(self.address(kernel))(
@@ -130,6 +144,14 @@ class _Inputs:
     coordinates: npt.NDArray[Any]
     facets: npt.NDArray[np.int32]
     permutations: npt.NDArray[np.uint8]
+
+    def replicate(self, lanes: int) -> _Inputs:
+        """Return the inputs of a batch of equal cells."""
+        return replace(
+            self,
+            coefficients=[np.repeat(w, lanes) for w in self.coefficients],
+            coordinates=np.repeat(self.coordinates, lanes),
+        )
 
 
 class _InputReader:
@@ -257,6 +279,7 @@ class CompiledForm:
                 self._library.address(k),
                 tuple(c.position for c in k.integral.coefficients),
                 tuple(c.position for c in k.integral.constants),
+                k.method.lanes,
             )
             for k in self.kernel_objects
         )

@@ -33,7 +33,7 @@ class Kernel:
         t_unit: The linearized loopy kernel.
         factorized: Whether it is sum-factorized.
         reason: Why it is not, or "".
-        operations: Floating-point operations of one call.
+        operations: Floating-point operations of one call, for all its cells.
     """
 
     integral: FormIntegral
@@ -48,9 +48,7 @@ StageObserver = Callable[[str, str, float, lp.TranslationUnit], None]
 """Called with the kernel's name, the stage, its seconds and its result."""
 
 
-def compile_kernel(
-    integral: FormIntegral, name: str, options: Options, observe: StageObserver | None = None
-) -> Kernel:
+def compile_kernel(integral: FormIntegral, name: str, options: Options, observe: StageObserver | None = None) -> Kernel:
     """Return the kernel of one integral."""
     start = time.perf_counter()
     reason = _reason_against_factorization(integral, options)
@@ -66,9 +64,10 @@ def compile_kernel(
         def stage(stage_name: str, seconds: float, t_unit: lp.TranslationUnit) -> None:
             observe(name, stage_name, seconds, t_unit)
 
-    t_unit = run_pipeline(built, options, stage)
+    parameters = integral_parameters(integral, options.part)
+    t_unit = run_pipeline(built, options, parameters, stage)
     emitting = time.perf_counter()
-    method = emit_method(t_unit, integral_parameters(integral, options.part), options.scalar_type)
+    method = emit_method(t_unit, parameters, options.scalar_type)
     if observe is not None:
         observe(name, "emit", time.perf_counter() - emitting, t_unit)
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))

@@ -34,9 +34,12 @@ class Options:
         "Jacobian of the local operator: by differentiating the form, or by difference quotients (a check)",
         choices=("symbolic", "numerical"),
     )
-    vectorize: str = _option("none", "vectorization strategy", choices=("none",))
+    vectorize: str = _option("none", "what the lanes of vectors are: nothing, or cells", choices=("none", "cells"))
+    lanes: str = _option(
+        "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")
+    )
     constfold: str = _option("literals", "constant folding", choices=("literals", "off"))
-    licm: str = _option("off", "loop-invariant code motion", choices=("off",))
+    licm: str = _option("off", "loop-invariant code motion", choices=("off", "cse", "nested"))
 
     def provenance(self) -> str:
         """Return every option that differs from its default as ``name=value``, sorted by declaration."""
@@ -68,6 +71,8 @@ def _normalize(name: str, value: Any) -> Any:
     """Return the value that the option's declaration knows for one that means the same."""
     if name == "sum_factorization" and isinstance(value, bool):
         return "on" if value else "off"
+    if name == "lanes" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     if isinstance(value, str):
         return str.__str__(value)
     if name == "scalar_type" and value is not None:

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 import loopy as lp
+import numpy as np
 
 from formcompiler.kernel.linearize import linearize
+from formcompiler.kernel.parameters import Parameter
+from formcompiler.licm.transform import HoistInvariants
 from formcompiler.options import Options
+from formcompiler.runtime.compiler import simd_width
+from formcompiler.vectorize.cells import CellLanes
 
 
 class Pass(Protocol):
@@ -23,18 +28,33 @@ Observer = Callable[[str, float, lp.TranslationUnit], None]
 """Called after each stage with its name, its seconds and its result."""
 
 
-def default_pipeline(options: Options) -> list[tuple[str, Pass]]:
+def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> list[tuple[str, Pass]]:
     """Return the named passes in order.
 
     Ordering restriction: vectorize and fold before linearization, which fixes the nest that LICM works on. There is no
     preprocessing by loopy: the builders leave nothing to infer.
     """
-    return [("linearize", linearize)]
+    steps: list[tuple[str, Pass]] = []
+    if options.vectorize == "cells":
+        uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
+        steps.append(("vectorize", CellLanes(count_lanes(options), uniform)))
+    return [*steps, ("linearize", linearize)]
 
 
-def run_pipeline(t_unit: lp.TranslationUnit, options: Options, observe: Observer | None = None) -> lp.TranslationUnit:
+def count_lanes(options: Options) -> int:
+    """Return how many cells one call of a kernel takes: 1 unless the lanes of vectors are cells."""
+    if options.vectorize == "none":
+        return 1
+    if options.lanes != "auto":
+        return int(options.lanes)
+    return max(2, simd_width() // (8 * np.dtype(options.scalar_type).itemsize))
+
+
+def run_pipeline(
+    t_unit: lp.TranslationUnit, options: Options, parameters: tuple[Parameter, ...], observe: Observer | None = None
+) -> lp.TranslationUnit:
     """Return the linearized kernel after all passes."""
-    for name, step in default_pipeline(options):
+    for name, step in default_pipeline(options, parameters):
         start = time.perf_counter()
         t_unit = step(t_unit)
         if observe is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
+from pymbolic.mapper import WalkMapper
 
 from formcompiler.errors import InternalCompilerError
 
@@ -36,10 +38,16 @@ class ExpressionWriter:
     Args:
         shapes: Shape of each array; arrays are stored row-major.
         real_type: "float32" or "float64": decides the suffix of literals.
+        lane: Name of the iname that runs over lanes. An array whose last index is this name is an array of vectors.
+            Values of one lane and of all lanes are written alike, except that vectors have the types ``Lanes`` and
+            ``Mask``, which the caller declares.
     """
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]], real_type: str) -> None:
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], real_type: str, lane: str = "") -> None:
         self._shapes = shapes
+        self._lane = lane
+        self._by_lane = False
+        self._renamed: Mapping[str, str] = {}
         self._suffix = "F" if real_type == "float32" else ""
         self._complex = "std::complex<float>" if real_type == "float32" else "std::complex<double>"
         self._writers: dict[type, Callable[[Any], tuple[str, int]]] = {
@@ -51,22 +59,62 @@ class ExpressionWriter:
             prim.Call: self._call,
             prim.If: self._select,
             prim.Comparison: self._comparison,
-            prim.LogicalAnd: lambda e: (self._join(" && ", e.children, _AND), _AND),
-            prim.LogicalOr: lambda e: (self._join(" || ", e.children, _OR), _OR),
-            prim.LogicalNot: lambda e: ("!" + self._at(e.child, _ATOM), _UNARY),
+            prim.LogicalAnd: lambda e: self._logical("&", e, _AND),
+            prim.LogicalOr: lambda e: self._logical("|", e, _OR),
+            prim.LogicalNot: lambda e: (("~" if self.is_vector(e) else "!") + self._at(e.child, _ATOM), _UNARY),
         }
 
     def __call__(self, expression: Expression) -> str:
         """Return the text of an expression."""
         return self._write(expression)[0]
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Write arrays under other names."""
+        self._renamed = names
+
+    def by_lane(self, expression: Expression) -> str:
+        """Return the text of an expression for the one lane whose number is the lane's iname."""
+        self._by_lane = True
+        try:
+            return self(expression)
+        finally:
+            self._by_lane = False
+
+    def vector(self, expression: Expression) -> str:
+        """Return the text of an expression as a vector."""
+        if self.is_vector(expression):
+            return self(expression)
+        if isinstance(expression, float) and expression == 0:
+            return "Lanes{}"
+        return f"{self._at(expression, _SUM)} - Lanes{{}}"
+
+    def is_vector(self, expression: Expression) -> bool:
+        """Return whether an expression has one value for each lane."""
+        return bool(self._lane) and not self._by_lane and self._lane in get_dependencies(expression)
+
+    def needs_lanes_one_by_one(self, expression: Expression) -> bool:
+        """Return whether an expression has a function of vectors that there is no vector code for."""
+        finder = _CallFinder()
+        finder(expression)
+        return any(self.is_vector(call) for call in finder.calls)
+
     def access(self, subscript: Any) -> str:
         """Return the text of an array access with one linear index."""
         name = subscript.aggregate.name
         index = subscript.index_tuple
+        shape = self._shapes[name]
+        name = self._renamed.get(name, name)
+        if self._lane and index[-1] == prim.Variable(self._lane):
+            text = self._linear_access(name, shape[:-1], index[:-1])
+            return f"{text}[{self._lane}]" if self._by_lane else text
+        return self._linear_access(name, shape, index)
+
+    def _linear_access(self, name: str, shape: Sequence[int], index: Sequence[Expression]) -> str:
+        if not shape:
+            return name
         constant, terms = 0, dict[str, int]()
         stride = 1
-        for extent, i in zip(reversed(self._shapes[name]), reversed(index), strict=True):
+        for extent, i in zip(reversed(shape), reversed(index), strict=True):
             shift, parts = self._affine(i)
             constant += stride * shift
             for atom, factor in parts.items():
@@ -153,15 +201,46 @@ class ExpressionWriter:
         name = expression.function.name
         if name not in FUNCTIONS:
             raise InternalCompilerError(f"the function {name} has no C++ counterpart")
+        if self.is_vector(expression):
+            if name != "abs":
+                raise InternalCompilerError(f"the function {name} has no vector code")
+            sign = "0x7fffffff" if self._suffix else "0x7fffffffffffffff"
+            return f"Lanes(Mask({self(expression.parameters[0])}) & {sign})", _ATOM
         return f"std::{name}({', '.join(self(p) for p in expression.parameters)})", _ATOM
 
+    def _logical(self, operator: str, expression: Any, strength: int) -> tuple[str, int]:
+        if not self.is_vector(expression):
+            return self._join(f" {operator}{operator} ", expression.children, strength), strength
+        texts = [
+            self._at(c, _ATOM) if self.is_vector(c) else f"({self._at(c, _OR)} ? ~Mask{{}} : Mask{{}})"
+            for c in expression.children
+        ]
+        return f" {operator} ".join(texts), _LOOSEST
+
     def _select(self, expression: Any) -> tuple[str, int]:
+        if self.is_vector(expression):
+            condition, a, b = expression.condition, expression.then, expression.else_
+            return f"({self(condition)}) ? ({self.vector(a)}) : ({self.vector(b)})", _LOOSEST
         condition = self._at(expression.condition, _OR)
         return f"{condition} ? {self._at(expression.then, _OR)} : {self._at(expression.else_, _OR)}", _LOOSEST
 
     def _comparison(self, expression: Any) -> tuple[str, int]:
         left, right = (self._at(e, _SUM) for e in (expression.left, expression.right))
         return f"{left} {expression.operator!s} {right}", _COMPARISON
+
+
+class _CallFinder(WalkMapper[[]]):
+    """Collects the calls of functions other than abs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Any] = []
+
+    def map_call(self, expr: Any) -> None:
+        if expr.function.name == "abs":
+            self.rec(expr.parameters[0])
+        else:
+            self.calls.append(expr)
 
 
 def _split_sign(expression: Expression) -> tuple[str, Expression]:

@@ -7,16 +7,19 @@ so that nothing has to be asked of the polyhedral library (loopy's own code gene
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
 import numpy as np
+import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
+from pymbolic.mapper import WalkMapper
 
 from formcompiler.codegen.expressions import CPP_TYPES, ExpressionWriter
+from formcompiler.kernel.linearize import vector_inames
 from formcompiler.kernel.parameters import Parameter
+from formcompiler.naming import Namer
 
 INCLUDES = ("cmath", "complex", "cstddef")
 """Standard headers that kernels may need."""
@@ -32,11 +35,14 @@ class MethodCode:
         name: Name of the function.
         parameters: Its parameters, in order.
         text: Definition of a static function, without indentation.
+        lanes: Number of cells that one call takes. If there are several, arrays that differ between cells have the
+            lane as their last axis, and all lanes share constants, facet numbers and facet permutations.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     text: str
+    lanes: int = 1
 
 
 def emit_method(t_unit: lp.TranslationUnit, parameters: tuple[Parameter, ...], scalar_type: str) -> MethodCode:
@@ -48,7 +54,9 @@ def emit_method(t_unit: lp.TranslationUnit, parameters: tuple[Parameter, ...], s
         scalar_type: Type of its literals.
     """
     kernel = t_unit.default_entrypoint
-    return MethodCode(kernel.name, parameters, _MethodWriter(kernel, parameters, scalar_type).write())
+    lane = next(iter(vector_inames(kernel)), "")
+    lanes = int(kernel.get_constant_iname_length(lane)) if lane else 1
+    return MethodCode(kernel.name, parameters, _MethodWriter(kernel, parameters, scalar_type, lane).write(), lanes)
 
 
 _TEXT = {
@@ -64,19 +72,26 @@ _TEXT = {
 class _MethodWriter:
     """Writes one function."""
 
-    def __init__(self, kernel: lp.LoopKernel, parameters: tuple[Parameter, ...], scalar_type: str) -> None:
+    def __init__(
+        self, kernel: lp.LoopKernel, parameters: tuple[Parameter, ...], scalar_type: str, lane: str = ""
+    ) -> None:
         self._kernel = kernel
         self._parameters = parameters
         arrays = {**kernel.arg_dict, **kernel.temporary_variables}
         shapes = {name: array.shape for name, array in arrays.items()}
-        self._expression = ExpressionWriter(shapes, np.empty(0, scalar_type).real.dtype.name)
-        self._declared_at = find_declarations(kernel)
+        self._real_type = np.empty(0, scalar_type).real.dtype
+        self._lane = lane
+        self._vectors = find_vectors(kernel, lane)
+        self._expression = ExpressionWriter(shapes, self._real_type.name, lane)
+        self._declared_at = find_declarations(kernel, self._vectors)
         self._lines: list[str] = []
 
     def write(self) -> str:
         """Return comment, signature and body."""
         arguments = ", ".join(map(self._declare_argument, self._kernel.args))
-        head = [*_document(self._parameters), *_wrap(f"static void {self._kernel.name}({arguments})", "    ")]
+        head = [*self._document(), *_wrap(f"static void {self._kernel.name}({arguments})", "    ")]
+        if self._lane:
+            self._write_vector_types()
         for _, table in sorted(self._kernel.temporary_variables.items()):
             if table.initializer is not None:
                 self._write_table(table)
@@ -101,8 +116,11 @@ class _MethodWriter:
 
     def _declare_temporary(self, temporary: Any) -> None:
         kind = CPP_TYPES[temporary.dtype.numpy_dtype.name]
-        if temporary.shape:
-            self._lines.append(f"  alignas(64) {kind} {temporary.name}[{int(np.prod(temporary.shape))}];")
+        shape = temporary.shape
+        if temporary.name in self._vectors:
+            kind, shape = "Lanes", shape[:-1]
+        if shape:
+            self._lines.append(f"  alignas(64) {kind} {temporary.name}[{int(np.prod(shape))}];")
         else:
             self._lines.append(f"  {kind} {temporary.name};")
 
@@ -123,20 +141,80 @@ class _MethodWriter:
         self._lines += _wrap("  " * depth + text, "  " * depth + "    ")
 
     def _statement(self, instruction: Any) -> str:
+        if self._expression.needs_lanes_one_by_one(instruction.expression):
+            return self._statement_by_lane(instruction)
         target = self._expression(instruction.assignee)
-        value = self._expression(instruction.expression)
+        is_vector = self._expression.is_vector(instruction.assignee)
+        value = (self._expression.vector if is_vector else self._expression)(instruction.expression)
         name = self._declared_at.get(instruction.id)
         if name is not None:
             dtype = self._kernel.temporary_variables[name].dtype
             kind = "auto" if dtype is None else CPP_TYPES[dtype.numpy_dtype.name]
+            if is_vector:
+                kind = "Lanes"
             once = len(self._kernel.writer_map()[name]) == 1
             return f"{'const ' if once else ''}{kind} {target} = {value};"
         if value.startswith(f"{target} + "):
             return f"{target} += {value[len(target) + 3 :]};"
         return f"{target} = {value};"
 
+    def _statement_by_lane(self, instruction: Any) -> str:
+        target, value = map(self._expression.by_lane, (instruction.assignee, instruction.expression))
+        name = self._declared_at.get(instruction.id)
+        declaration = f"Lanes {name}; " if name is not None else ""
+        extent = int(self._kernel.get_constant_iname_length(self._lane))
+        return f"{declaration}for (int {self._lane} = 0; {self._lane} < {extent}; ++{self._lane}) {target} = {value};"
 
-def find_declarations(kernel: lp.LoopKernel) -> dict[str, str]:
+    def _write_vector_types(self) -> None:
+        """Write the type of vectors, and names for arguments as arrays of vectors."""
+        kind, size = CPP_TYPES[self._real_type.name], self._real_type.itemsize
+        lanes = int(self._kernel.get_constant_iname_length(self._lane))
+        number = "int" if size == 4 else "long long"
+        self._lines += [
+            f"  using Lanes = {kind} __attribute__((vector_size({lanes * size})));",
+            f"  using Mask = {number} __attribute__((vector_size({lanes * size})));",
+            f"  using LanesInMemory = {kind} __attribute__((vector_size({lanes * size}), aligned({size}), may_alias));",
+        ]
+        namer = Namer({*self._kernel.arg_dict, *self._kernel.temporary_variables, *self._kernel.all_inames()})
+        names = {a.name: namer.unique(f"{a.name}_lanes") for a in self._kernel.args if a.name in self._vectors}
+        for name, renamed in names.items():
+            constant = "" if name in self._kernel.get_written_variables() else "const "
+            pointer = f"{constant}LanesInMemory*"
+            self._lines.append(f"  {pointer} __restrict__ {renamed} = reinterpret_cast<{pointer}>({name});")
+        self._expression.rename(names)
+
+    def _document(self) -> list[str]:
+        by_name = self._kernel.arg_dict
+        return [
+            f"/// \\param {p.name} {_TEXT[p.role]}, axes {list(by_name[p.name].shape)}"
+            + (", last the cell of the batch" if p.name in self._vectors else "")
+            for p in self._parameters
+        ]
+
+
+def find_vectors(kernel: lp.LoopKernel, lane: str) -> frozenset[str]:
+    """Return the arrays that have the lane as their last axis."""
+    finder = _LaneAccessFinder(lane)
+    for instruction in kernel.instructions:
+        finder(instruction.assignee)
+        finder(instruction.expression)
+    return frozenset(finder.found)
+
+
+class _LaneAccessFinder(WalkMapper[[]]):
+    """Collects the arrays whose last index is the lane."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__()
+        self._lane = prim.Variable(lane)
+        self.found: set[str] = set()
+
+    def map_subscript(self, expr: Any) -> None:
+        if expr.index_tuple[-1] == self._lane:
+            self.found.add(expr.aggregate.name)
+
+
+def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset()) -> dict[str, str]:
     """Return, by instruction, the scalar temporary that can be declared where this instruction sets it.
 
     It is the first instruction that touches the temporary, and all others lie in the same loops or deeper.
@@ -154,7 +232,7 @@ def find_declarations(kernel: lp.LoopKernel) -> dict[str, str]:
     return {
         first[name].id: name
         for name, temporary in kernel.temporary_variables.items()
-        if temporary.shape == () and name in first and name not in scattered
+        if len(temporary.shape) == (name in vectors) and name in first and name not in scattered
     }
 
 
@@ -162,7 +240,3 @@ def _wrap(text: str, indent: str) -> list[str]:
     if len(text) <= _WIDTH:
         return [text]
     return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _document(parameters: Sequence[Parameter]) -> list[str]:
-    return [f"/// \\param {p.name} {_TEXT[p.role]}, axes {list(p.shape)}" for p in parameters]

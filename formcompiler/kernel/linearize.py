@@ -5,6 +5,7 @@ from __future__ import annotations
 import islpy as isl
 import loopy as lp
 from loopy.kernel import KernelState
+from loopy.kernel.data import VectorizeTag
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction, ScheduleItem
 
 from formcompiler.errors import InternalCompilerError
@@ -14,7 +15,8 @@ def linearize(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
     """Return the program with each kernel's loops opened and closed around its instructions in program order.
 
     Ordering restriction: inames are nested in the order of ``kernel.domains``, because the builder opens outer loops
-    first. Loopy's own scheduler would search for an order that is known here.
+    first. Loopy's own scheduler would search for an order that is known here. Inames of lanes open no loop: each
+    instruction runs for all lanes at once.
 
     Raises:
         InternalCompilerError: if program order contradicts a dependency, or an iname would have to be opened twice.
@@ -23,10 +25,16 @@ def linearize(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
     return t_unit.with_kernel(kernel.copy(linearization=_linear_order(kernel), state=KernelState.LINEARIZED))
 
 
+def vector_inames(kernel: lp.LoopKernel) -> frozenset[str]:
+    """Return the inames that run over lanes."""
+    return frozenset(name for name, iname in kernel.inames.items() if iname.tags_of_type(VectorizeTag))
+
+
 def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:
     rank = {
         iname: n for n, domain in enumerate(kernel.domains) for iname in domain.get_var_names_not_none(isl.dim_type.set)
     }
+    lanes = vector_inames(kernel)
     items: list[ScheduleItem] = [CallKernel(kernel_name=kernel.name)]
     stack: list[str] = []
     closed: set[str] = set()
@@ -35,7 +43,7 @@ def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:
         if not instruction.depends_on <= done:
             raise InternalCompilerError(f"instruction {instruction.id} comes before one that it depends on")
         done.add(instruction.id)
-        wanted = sorted(instruction.within_inames, key=rank.__getitem__)
+        wanted = sorted(instruction.within_inames - lanes, key=rank.__getitem__)
         while stack and stack != wanted[: len(stack)]:
             closed.add(stack[-1])
             items.append(LeaveLoop(iname=stack.pop()))

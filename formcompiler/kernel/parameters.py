@@ -24,6 +24,11 @@ class Parameter:
     role: Role
     shape: tuple[int, ...]
 
+    @property
+    def differs_between_cells(self) -> bool:
+        """Return whether the cells of a batch, which agree in facet numbers and permutations, have own values."""
+        return self.role in ("result", "coefficient", "coordinates")
+
 
 def kernel_parameters(
     result_shape: tuple[int, ...],
