@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import ufl
+import ufl.classes as uc
 from ufl.algorithms import expand_derivatives
+from ufl.algorithms.analysis import extract_coefficients
 from ufl.algorithms.check_arities import ArityMismatch
 
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
 from formcompiler.frontend.checks import check_form, explain
-from formcompiler.naming import Namer
+from formcompiler.naming import Namer, to_identifier
 
 Role = Literal["residual", "load", "jacobian", "jacobian_apply", "functional"]
 
@@ -87,17 +89,24 @@ class OperatorNames:
 
 
 def name_data(operator: OperatorForms, names: Mapping[int, str], reserved: Sequence[str]) -> OperatorNames:
-    """Return unique names: the user's where there are any, else ``u``, ``z``, ``w0``, ``w1``, ``c0``, ``c1``."""
+    """Return unique names: the user's where there are any, else ``u``, ``direction``, ``w0`` ..., ``c0`` ...."""
     namer = Namer(reserved)
-    unknown = namer(names.get(id(operator.unknown), "u"))
-    coefficients = [namer(names.get(id(c), f"w{i}")) for i, c in enumerate(operator.coefficients())]
-    constants = [namer(names.get(id(c), f"c{i}")) for i, c in enumerate(operator.constants())]
-    direction = namer("z")
+    unknown = _name(namer, names.get(id(operator.unknown), "u"))
+    coefficients = [_name(namer, names.get(id(c), f"w{i}")) for i, c in enumerate(operator.coefficients())]
+    constants = [_name(namer, names.get(id(c), f"c{i}")) for i, c in enumerate(operator.constants())]
+    direction = _name(namer, "direction")
     known = dict(zip([*operator.coefficients(), *operator.constants()], [*coefficients, *constants], strict=True))
     known |= {c: n for c, n in ((operator.unknown, unknown), (operator.direction, direction)) if c is not None}
     objects = [o for form in operator.forms.values() for o in (*form.coefficients(), *form.constants())]
     by_id = {id(o): known[o] for o in objects}
     return OperatorNames(unknown, direction, tuple(coefficients), tuple(constants), by_id)
+
+
+def _name(namer: Namer, wish: str) -> str:
+    """Return a unique name that stays as it is when it is made an identifier again."""
+    base = to_identifier(wish)
+    name = namer.unique(base)
+    return name if to_identifier(name) == name else namer.unique(f"{base.rstrip('_')}_data")
 
 
 def plan_operators(
@@ -145,11 +154,15 @@ class _Planner:
 
     def plan(self) -> list[OperatorForms]:
         """Return all operators, the file's main one first."""
+        order = [name for name, _ in self._rest]
         operators = [*self._of_problem(), *self._of_pair(), *self._of_residual_f()]
-        while self._rest:
-            name, form = self._rest.pop(0)
-            operators.append(self._free(f"{self._stem}_{name}", name, form))
-        return operators
+        free = {}
+        for rank in (1, 2, 0):  # linear forms first: they may claim a bilinear form as their Jacobian
+            for entry in [entry for entry in self._rest if _rank(entry[1]) == rank]:
+                if any(entry is other for other in self._rest):
+                    self._rest = [other for other in self._rest if other is not entry]
+                    free[entry[0]] = self._free(f"{self._stem}_{entry[0]}", *entry)
+        return [*operators, *(free[name] for name in order if name in free)]
 
     def _of_problem(self) -> Iterator[OperatorForms]:
         if self._problem is None:
@@ -250,13 +263,27 @@ def _check_jacobian(jacobian: Any, residual: Any, unknown: Any) -> None:
 
 
 def _vanishes_at_zero(residual: Any, unknown: Any) -> bool:
-    zero = ufl.as_ufl(0) if unknown.ufl_shape == () else ufl.classes.Zero(unknown.ufl_shape)
-    return _is_zero(ufl.replace(expand_derivatives(residual), {unknown: zero}))
+    """Return whether the residual has no part without the unknown, but on entities where all of it is without."""
+    zero = ufl.as_ufl(0) if unknown.ufl_shape == () else uc.Zero(unknown.ufl_shape)
+    expanded = expand_derivatives(residual)
+    with_unknown = [i for i in expanded.integrals() if unknown in extract_coefficients(i.integrand())]
+    rest = ufl.replace(expanded, {unknown: zero})
+    remaining = [] if _is_zero(rest) else [i for i in rest.integrals() if not isinstance(i.integrand(), uc.Zero)]
+    return not _places(with_unknown) & _places(remaining)
+
+
+def _places(integrals: Sequence[Any]) -> set[tuple[str, Any]]:
+    """Return the types and ids of integrals; those that share one are computed together."""
+    found = set()
+    for integral in integrals:
+        ids = integral.subdomain_id()
+        found |= {(integral.integral_type(), i) for i in (ids if isinstance(ids, tuple) else (ids,))}
+    return found
 
 
 def _is_zero(form: Any) -> bool:
     return not isinstance(form, ufl.Form) or all(
-        isinstance(integral.integrand(), ufl.classes.Zero) for integral in form.integrals()
+        isinstance(integral.integrand(), uc.Zero) for integral in form.integrals()
     )
 
 

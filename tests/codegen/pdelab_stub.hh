@@ -257,6 +257,26 @@ Entity<dim> read_entity(const std::vector<std::string>& coefficients)
   return entity;
 }
 
+template <class Operator, class EG, class Space, class R, class = void>
+struct Diagonal
+{
+  static void print_if_there_is_one(const Operator&, const EG&, const Space&, const LocalVector&, double) {}
+};
+
+template <class Operator, class EG, class Space, class R>
+struct Diagonal<Operator, EG, Space, R,
+                std::void_t<decltype(std::declval<const Operator&>().diagonal_volume(
+                    std::declval<const EG&>(), std::declval<const Space&>(), std::declval<const LocalVector&>(),
+                    std::declval<const Space&>(), std::declval<R&>()))>>
+{
+  static void print_if_there_is_one(const Operator& op, const EG& eg, const Space& lfs, const LocalVector& x, double weight)
+  {
+    R r(Space::n_dofs, weight);
+    op.diagonal_volume(eg, lfs, x, lfs, r);
+    print("diagonal", r.values);
+  }
+};
+
 template <int dim, class Trial, class Test, class Operator>
 void run_volume(const Operator& op, const std::vector<std::string>& coefficients)
 {
@@ -278,6 +298,8 @@ void run_volume(const Operator& op, const std::vector<std::string>& coefficients
     print("alpha", r.values);
     print("jacobian", mat.values);
     print("apply", y.values);
+    if constexpr (std::is_same_v<Trial, Test>)
+      Diagonal<Operator, CellView<dim>, Trial, ResidualView>::print_if_there_is_one(op, eg, lfsu, x, weight);
   }
   if constexpr (Operator::doLambdaVolume) {
     ResidualView r(Test::n_dofs, weight);
@@ -365,9 +387,9 @@ void run_skeleton(const Operator& op, const std::vector<std::string>& coefficien
   }
 }
 
-/// Runs the commands of standard input: volume, boundary or skeleton with their data.
+/// Runs the commands of standard input: volume, boundary or skeleton with their data, or time.
 template <int dim, class Trial, class Test, class Operator>
-int run(const Operator& op, const std::vector<std::string>& coefficients)
+int run(Operator& op, const std::vector<std::string>& coefficients)
 {
   std::string command;
   while (std::cin >> command) {
@@ -377,6 +399,11 @@ int run(const Operator& op, const std::vector<std::string>& coefficients)
       run_boundary<dim, Trial, Test>(op, coefficients);
     else if (command == "skeleton")
       run_skeleton<dim, Trial, Test>(op, coefficients);
+    else if (command == "time") {
+      double time = 0;
+      std::cin >> time;
+      op.setTime(time);
+    }
     else
       return 1;
     std::cout << "end\n";

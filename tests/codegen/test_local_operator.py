@@ -85,6 +85,27 @@ a = inner(grad(u), v) * dx
 )
 
 
+LOAD = (
+    mesh("quadrilateral")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "quadrilateral", 1))
+v = TestFunction(V)
+x = SpatialCoordinate(mesh)
+L = x[0] * v * dx + x[1] * v * ds(1) + x[0] * v('+') * dS + 2 * v('-') * dS(6)
+"""
+)
+
+CLOCK = (
+    mesh("interval")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "interval", 1))
+u, v = Coefficient(V), TestFunction(V)
+t = Constant(mesh)
+F = u**2 * v * dx - sin(t) * v * ds
+"""
+)
+
+
 def dg(cell: str, degree: int = 1) -> str:
     """Return an interior penalty method; the points on a facet must agree, for the data varies along it."""
     return (
@@ -118,6 +139,8 @@ def driver_of(name: str) -> stub.Driver:
         "stokes": {"text": STOKES},
         "elasticity": {"text": ELASTICITY, "constants": (("lmbda", 1.5), ("mu", 0.5))},
         "robin": {"text": ROBIN},
+        "load": {"text": LOAD},
+        "clock": {"text": CLOCK, "constants": (("t", 0.4),)},
         "petrov": {"text": PETROV_GALERKIN, "test": "V", "trial": "U"},
         **{f"dg_{cell}": {"text": dg(cell)} for cell in CELLS},
     }
@@ -324,6 +347,49 @@ def test_numerical_differentiation_agrees_with_ufl(name: str) -> None:
         exact, numerical = (d.run([*words, *entity_words(4, corners, data), x, z]) for d in (driver, checking))
         for key, values in exact.items():
             assert np.allclose(numerical[key], values, rtol=1e-7, atol=1e-7), key
+
+
+def test_forms_without_unknown_have_lambda_methods_only() -> None:
+    driver = driver_of("load")
+    corners, x = stub.random_cell("quadrilateral", 26), np.zeros(4)
+    other, outside = stub.neighbour("quadrilateral", corners, (1, 3), 2)
+    form, test = driver["L"], driver.test
+    found = driver.run(["volume", WEIGHT, -1, corners, x, x])
+    assert list(found) == ["lambda"]
+    cells = stub.to_dune(test, stub.tabulate(form, "cell", None, corners))
+    assert np.allclose(found["lambda"], WEIGHT * cells)
+    found = driver.run(["boundary", WEIGHT, 1, 0, -1, corners, x, x])
+    facet = stub.tabulate(form, "exterior_facet", 1, corners, local_facet=[stub.basix_facet("quadrilateral", (0, 2))])
+    assert np.allclose(found["lambda"], WEIGHT * stub.to_dune(test, facet))
+    number = dune_number("quadrilateral", outside)
+    local = [stub.basix_facet("quadrilateral", vertices) for vertices in ((1, 3), outside)]
+    turn = stub.facet_turn("quadrilateral", (corners, other), (local[0], local[1]))
+    for facet_id in (6, -1):
+        found = driver.run(["skeleton", WEIGHT, facet_id, 1, number, -1, corners, -1, other, x, x, x, x])
+        both = np.stack([corners, other])
+        tensor = stub.tabulate(form, "interior_facet", facet_id, both, local_facet=local, facet_permutation=[0, turn])
+        assert np.allclose(found["lambda_s"], WEIGHT * stub.to_dune(test, tensor[:4]))
+        assert np.allclose(found["lambda_n"], WEIGHT * stub.to_dune(test, tensor[4:]))
+
+
+def test_time_sets_the_constant_t() -> None:
+    driver = driver_of("clock")
+    words = ["boundary", 1.0, -1, 0, -1, np.array([0.0, 0.5]), np.zeros(2), np.zeros(2)]
+    start, later = driver.run(words)["lambda"], driver.run(["time", 1.3, *words])["lambda"]
+    assert np.allclose(start, [-np.sin(0.4), 0.0]) and np.allclose(later, [-np.sin(1.3), 0.0])
+
+
+def test_diagonals_are_those_of_the_jacobian() -> None:
+    driver = driver_of("nonlinear")
+    constants = tuple(driver.constants.items())
+    matrix_free = stub.build(
+        "nonlinear_diagonal", NONLINEAR, constants=constants, coefficients=driver.coefficients, part="diagonal"
+    )
+    corners, x = stub.random_cell("quadrilateral", 27), random_vector(9, 28)
+    words = ["volume", WEIGHT, *entity_words(-1, corners, random_data(driver, 29)), x, x]
+    found = matrix_free.run(words)
+    assert np.allclose(found["diagonal"], np.diag(found["jacobian"].reshape(9, 9)), rtol=1e-12)
+    assert "diagonal" not in driver.run(words)
 
 
 def test_flags_promise_only_methods_that_exist() -> None:
