@@ -38,7 +38,7 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         steps.append(("vectorize", CellLanes(count_lanes(options), uniform)))
-    return [*steps, ("linearize", linearize)]
+    return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm))]
 
 
 def count_lanes(options: Options) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import islpy as isl
 import loopy as lp
 import pymbolic.primitives as prim
 from pymbolic.mapper import CombineMapper
@@ -53,17 +54,52 @@ class _Operations(CombineMapper[int, []]):
     def map_comparison(self, expr: Any) -> int:
         return self.rec(expr.left) + self.rec(expr.right)
 
+    def map_type_cast(self, expr: Any) -> int:
+        return int(self.rec(expr.child))
+
+    def map_logical_and(self, expr: Any) -> int:
+        return sum(self.rec(c) for c in expr.children)
+
+    map_logical_or = map_logical_and
+
+    def map_logical_not(self, expr: Any) -> int:
+        return self.rec(expr.child)
+
 
 def _is(expr: Any, value: float) -> bool:
     return not isinstance(expr, prim.ExpressionNode) and expr == value
 
 
-def count_operations(t_unit: lp.TranslationUnit) -> int:
-    """Return the floating-point operations of one run of the kernel, index arithmetic not counted."""
+def count_expression_operations(expression: Any) -> int:
+    """Return the floating-point operations of one evaluation of an expression."""
+    return int(_Operations()(expression))
+
+
+def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) -> int:
+    """Return the number of points of the range of one iname, over all values of outer inames.
+
+    Args:
+        kernel: The kernel.
+        iname: The iname.
+        parameter_value: What each parameter of the bounds counts as.
+    """
+    domain = kernel.get_inames_domain(frozenset([iname])).project_out_except([iname], [isl.dim_type.set])
+    for position in range(domain.dim(isl.dim_type.param)):
+        domain = domain.fix_val(isl.dim_type.param, position, parameter_value)
+    return int(isl.Set.from_basic_set(domain).count_val().to_python())
+
+
+def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> int:
+    """Return the floating-point operations of one run of the kernel, index arithmetic not counted.
+
+    Lanes of vectors count one by one. Instructions that are no assignments (C code) do not count; a loop bound that is
+    a parameter counts as ``parameter_value``.
+    """
     kernel = t_unit.default_entrypoint
-    extents = {iname: int(kernel.get_constant_iname_length(iname)) for iname in kernel.all_inames()}
+    extents = {iname: iname_extent(kernel, iname, parameter_value) for iname in sorted(kernel.all_inames())}
     count = _Operations()
     return sum(
         int(count(instruction.expression)) * math.prod(extents[i] for i in instruction.within_inames)
         for instruction in kernel.instructions
+        if isinstance(instruction, lp.MultiAssignmentBase)
     )

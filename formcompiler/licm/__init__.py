@@ -1,0 +1,1 @@
+"""Pass: loop-invariant code motion and common subexpressions, on linearized loopy kernels."""

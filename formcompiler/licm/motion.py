@@ -1,0 +1,59 @@
+"""Moves loop-invariant subexpressions of nested loops outwards; else common subexpressions within loops.
+
+The steps: minimal iname sets, regrouping, minimal sets again, costs and candidates, precomputation.
+"""
+
+from __future__ import annotations
+
+import loopy as lp
+
+from formcompiler.licm.candidates import Context, find_common, find_hoistable
+from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.minimal import make_minimal_inames
+from formcompiler.licm.nest import Nest, read_nest
+from formcompiler.licm.precompute import precompute
+from formcompiler.licm.regroup import Regroup
+from formcompiler.licm.scopes import Scopes
+
+REWRITABLE = (lp.Assignment, lp.CallInstruction)
+"""Instructions that are looked into; all others are put back unchanged."""
+
+
+def rewritable(kernel: lp.LoopKernel, nest: Nest) -> list[str]:
+    """Return the ids of the instructions that may be rewritten, in the order of the linearization."""
+    return [name for name in nest.order if isinstance(kernel.id_to_insn[name], REWRITABLE)]
+
+
+def hoist_nested(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+    """Return the kernel with loop-invariant subexpressions of perfectly nested iname sets moved outwards.
+
+    Args:
+        kernel: A linearized kernel.
+        parameter_value: What a parameter in a loop bound counts as.
+
+    Raises:
+        NotNestedError: if the operands of a sum or product depend on inames that are not nested.
+    """
+    nest = read_nest(kernel)
+    scopes = Scopes(kernel, nest)
+    changed = {}
+    for name in rewritable(kernel, nest):
+        instruction = kernel.id_to_insn[name]
+        minimal = make_minimal_inames(kernel, nest, scopes, name)
+        changed[name] = instruction.copy(expression=Regroup(minimal, name)(instruction.expression))
+    kernel = kernel.copy(instructions=[changed.get(i.id, i) for i in kernel.instructions])
+    contexts = {name: Context(kernel, nest, scopes, name) for name in changed}
+    graph = find_hoistable(list(contexts.values()), TripCounts(kernel, parameter_value))
+    return precompute(kernel, nest, contexts, graph, scopes)
+
+
+def share_common(kernel: lp.LoopKernel) -> lp.LoopKernel:
+    """Return the kernel with subexpressions that occur more than once in the same loops computed once.
+
+    Nothing leaves its loops: this is what is left to do where loops are not nested.
+    """
+    nest = read_nest(kernel)
+    scopes = Scopes(kernel, nest)
+    contexts = {name: Context(kernel, nest, scopes, name, is_moving=False) for name in rewritable(kernel, nest)}
+    graph = find_common(list(contexts.values()))
+    return precompute(kernel, nest, contexts, graph, scopes)

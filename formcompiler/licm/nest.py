@@ -1,0 +1,83 @@
+"""How instructions are nested in loops, read off a linearization."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import loopy as lp
+from loopy.kernel.data import VectorizeTag
+from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
+
+Loops = tuple[str, ...]
+"""Inames of nested loops, outermost first."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a kernel.
+
+    Attributes:
+        items: The linearization.
+        lanes: Inames of lanes that no loop runs over: instructions run for all lanes at once.
+        loops: Loops around each instruction.
+        lanes_of: Lanes of each instruction.
+        position: Index in the linearization of each instruction.
+        entry: Index of the item that opens each loop.
+        exit: Index of the item that closes each loop.
+    """
+
+    items: tuple[ScheduleItem, ...]
+    lanes: frozenset[str] = frozenset()
+    loops: dict[str, Loops] = field(default_factory=dict)
+    lanes_of: dict[str, frozenset[str]] = field(default_factory=dict)
+    position: dict[str, int] = field(default_factory=dict)
+    entry: dict[str, int] = field(default_factory=dict)
+    exit: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Return the ids of the instructions in the order of the linearization."""
+        return tuple(self.position)
+
+
+def read_nest(kernel: lp.LoopKernel) -> Nest:
+    """Return the nest of a linearized kernel.
+
+    Inames that no item opens are lanes if they are tagged as vectors; others (parallel hardware axes) count as
+    outermost loops.
+    """
+    opened = {item.iname for item in kernel.linearization if isinstance(item, EnterLoop)}
+    vectors = {i for i in kernel.inames if i not in opened and kernel.iname_tags_of_type(i, VectorizeTag)}
+    nest = Nest(tuple(kernel.linearization), frozenset(vectors))
+    stack: list[str] = []
+    for index, item in enumerate(nest.items):
+        if isinstance(item, EnterLoop):
+            stack.append(item.iname)
+            nest.entry[item.iname] = index
+        elif isinstance(item, LeaveLoop):
+            nest.exit[stack.pop()] = index
+        elif isinstance(item, RunInstruction):
+            around = kernel.id_to_insn[item.insn_id].within_inames
+            nest.loops[item.insn_id] = (*sorted(around - vectors - set(stack)), *stack)
+            nest.lanes_of[item.insn_id] = around & nest.lanes
+            nest.position[item.insn_id] = index
+    return nest
+
+
+def least_prefix(loops: Loops, inames: Collection[str]) -> Loops:
+    """Return the fewest outer loops that contain all of the given inames."""
+    return loops[: max((loops.index(iname) + 1 for iname in inames), default=0)]
+
+
+def common_prefix(nests: Iterable[Loops]) -> Loops:
+    """Return the outer loops that all instructions share."""
+    first, *rest = nests
+    length = len(first)
+    for loops in rest:
+        same = 0
+        while same < min(length, len(loops)) and loops[same] == first[same]:
+            same += 1
+        length = same
+    return first[:length]

@@ -1,0 +1,82 @@
+"""Regroups sums and products so that their trees mirror the nest of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pymbolic.primitives as prim
+from loopy.symbolic import UncachedIdentityMapper
+
+from formcompiler.errors import TransformError
+from formcompiler.licm.minimal import Inames
+
+
+class NotNestedError(TransformError):
+    """Iname sets of the children of a node are not nested in one another."""
+
+
+class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
+    """Regroups the sums and products of one instruction.
+
+    Rewrite: children with the same minimal iname set become one node; the groups are chained by size of set::
+
+        x[q] + y[q, i] + c + z[q, i]   ->   c + (x[q] + (y[q, i] + z[q, i]))
+
+    A node is left as it is if all its children have the same set, or if no two have.
+
+    Legality: additions and multiplications are reordered, which changes results by rounding only.
+
+    Failure: `NotNestedError` if the sets of the groups are not nested in one another.
+
+    Args:
+        minimal: Minimal iname set of a subexpression.
+        instruction: Id, for messages.
+    """
+
+    def __init__(self, minimal: Callable[[Any], Inames], instruction: str) -> None:
+        super().__init__()
+        self._minimal = minimal
+        self._instruction = instruction
+
+    def map_sum(self, expr: Any) -> Any:
+        """Return a sum, regrouped."""
+        return self._node(prim.Sum, expr)
+
+    def map_product(self, expr: Any) -> Any:
+        """Return a product, regrouped."""
+        return self._node(prim.Product, expr)
+
+    def map_call(self, expr: Any) -> Any:
+        """Return a call unchanged: calls are taken whole."""
+        return expr
+
+    map_subscript = map_call
+    map_variable = map_call
+
+    def _node(self, kind: Callable[[tuple[Any, ...]], Any], expr: Any) -> Any:
+        groups: dict[Inames, list[Any]] = {}
+        for child in expr.children:
+            groups.setdefault(self._minimal(child), []).append(child)
+        if not 1 < len(groups) < len(expr.children):
+            return kind(tuple(self.rec(child) for child in expr.children))
+        ordered = sorted(groups, key=len)
+        for small, large in zip(ordered, ordered[1:], strict=False):
+            if not small <= large:
+                raise NotNestedError(
+                    f"instruction {self._instruction}: operands of '{expr}' depend on {_show(small)} and on "
+                    f"{_show(large)}, neither of which contains the other"
+                )
+        parts = [self._group(kind, groups[inames]) for inames in ordered]
+        result = parts.pop()
+        while parts:
+            result = kind((parts.pop(), result))
+        return result
+
+    def _group(self, kind: Callable[[tuple[Any, ...]], Any], children: list[Any]) -> Any:
+        done = tuple(self.rec(child) for child in children)
+        return done[0] if len(done) == 1 else kind(done)
+
+
+def _show(inames: Inames) -> str:
+    return "{" + ", ".join(sorted(inames)) + "}"

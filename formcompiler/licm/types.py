@@ -1,0 +1,96 @@
+"""Types of subexpressions, from the types of what they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as prim
+
+from formcompiler.errors import TransformError
+from formcompiler.licm.candidates import operands
+
+DType = np.dtype[Any]
+_REAL_RESULT = frozenset({"abs", "fabs", "real", "imag"})
+
+
+class Types:
+    """Types of the values in one kernel.
+
+    Args:
+        kernel: The kernel; a scalar without type has the type of what is assigned to it.
+    """
+
+    def __init__(self, kernel: lp.LoopKernel) -> None:
+        self._kernel = kernel
+        arrays = {**kernel.arg_dict, **kernel.temporary_variables}
+        self._known: dict[str, DType] = {
+            name: array.dtype.numpy_dtype
+            for name, array in arrays.items()
+            if isinstance(array.dtype, lp.types.NumpyType)
+        }
+        self._pending: set[str] = set()
+        self._values: dict[str, list[Any]] = {}
+        for instruction in kernel.instructions:
+            if isinstance(instruction, lp.Assignment):
+                self._values.setdefault(instruction.assignee_var_names()[0], []).append(instruction.expression)
+
+    def of(self, expression: Any) -> DType:
+        """Return the type of an expression: floating-point, unless it is made of integers only.
+
+        Raises:
+            TransformError: if a variable has neither a type nor a value.
+        """
+        kinds = self._collect(expression)
+        if not kinds:
+            return np.dtype(np.float64)
+        result: DType = np.result_type(*kinds)
+        return result
+
+    def _collect(self, expression: Any) -> list[npt.DTypeLike]:
+        if isinstance(expression, prim.Variable):
+            return [self._variable(expression.name)] if not self._is_index(expression.name) else [np.dtype(np.int32)]
+        if isinstance(expression, prim.Subscript):
+            return [self._variable(expression.aggregate.name)]
+        if isinstance(expression, prim.Call):
+            kinds = [kind for p in expression.parameters for kind in self._collect(p)]
+            if _function_name(expression) in _REAL_RESULT:
+                return [np.empty(0, kind).real.dtype for kind in kinds]
+            return [np.result_type(np.float32, *kinds)] if kinds else []
+        if isinstance(expression, prim.Quotient):
+            return [np.dtype(np.float32), *self._collect_operands(expression)]
+        if isinstance(expression, prim.ExpressionNode):
+            return self._collect_operands(expression)
+        return [np.dtype(np.complex64)] if isinstance(expression, complex) else []
+
+    def _collect_operands(self, expression: Any) -> list[npt.DTypeLike]:
+        parts = operands(expression)
+        if isinstance(expression, prim.If):
+            parts = parts[1:]
+        return [kind for part in parts for kind in self._collect(part)]
+
+    def _is_index(self, name: str) -> bool:
+        return name in self._kernel.all_inames() or (name not in self._known and name not in self._values)
+
+    def _variable(self, name: str) -> DType:
+        if name not in self._known:
+            if name in self._pending or name not in self._values:
+                raise TransformError(f"the variable {name} has neither a type nor a value to take one from")
+            self._pending.add(name)
+            kinds = [self.of(value) for value in self._values[name] if not _reads(value, name)]
+            self._pending.discard(name)
+            self._known[name] = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+        return self._known[name]
+
+
+def _reads(expression: Any, name: str) -> bool:
+    if isinstance(expression, prim.Variable):
+        return bool(expression.name == name)
+    return any(_reads(part, name) for part in operands(expression))
+
+
+def _function_name(call: Any) -> str:
+    function = getattr(call.function, "function", call.function)
+    return str(getattr(function, "name", function))
