@@ -228,7 +228,7 @@ def _entities(integral: FormIntegral, what: str, numbers: Any, count: int) -> np
     return array.astype(dtype)
 
 
-def is_for_facets(integral: FormIntegral, facets: Sequence[int]) -> bool:
+def is_for_facets(integral: FormIntegral, facets: Sequence[int] | npt.NDArray[np.int32]) -> bool:
     """Tell whether a kernel is for facets of this kind: on prisms and pyramids there is one for each kind."""
     if not integral.facet_cell:
         return True

@@ -17,6 +17,7 @@ TerminalKind = Literal[
     "vertex",
     "facet_vertex",
     "weight",
+    "average",
 ]
 
 
@@ -27,13 +28,15 @@ class Terminal:
     Attributes:
         kind: What is evaluated. ``coordinate`` is the spatial coordinate; with one derivative it is an entry of the
             Jacobian, component = row. ``facet_jacobian`` is that of the map from the reference facet to the
-            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex, ``facet_vertex`` of a vertex of the facet
-            (component = vertex * gdim + axis).
-        index: Number of the argument (0 test, 1 trial), or position of the coefficient or constant in the integral's
-            tuples; 0 otherwise.
+            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex,
+            ``facet_vertex`` of a vertex of the facet (component = vertex * gdim + axis). ``average`` is a mean or
+            measure that the kernel computes first.
+        index: Number of the argument (0 test, 1 trial), position of the coefficient or constant in the form, position
+            of the average in the integral; 0 otherwise.
         component: Flat component in reference value space (row-major), or as said above.
         derivatives: Number of derivatives with respect to each reference direction; () if none.
         restriction: "+" or "-" in interior facet integrals, "" otherwise.
+        average: Position in the integral's averages of the mean that an argument stands in; -1 if in none.
     """
 
     kind: TerminalKind
@@ -41,6 +44,7 @@ class Terminal:
     component: int = 0
     derivatives: tuple[int, ...] = ()
     restriction: str = ""
+    average: int = -1
 
     @property
     def side(self) -> int:

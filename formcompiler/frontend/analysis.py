@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,20 +24,15 @@ from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
 from formcompiler.frontend.checks import check_form, explain
-from formcompiler.frontend.graph import ExpressionWriter, Graph
 from formcompiler.frontend.integrals import (
-    ArgumentTerm,
     FormCoefficient,
     FormConstant,
     FormIntegral,
     Integrand,
     SubdomainId,
 )
-from formcompiler.frontend.modified_terminals import TerminalFinder
+from formcompiler.frontend.integrand import IntegrandBuilder, NamedData, name_data
 from formcompiler.frontend.rules import expression_rule, facet_kinds, select_rule
-from formcompiler.frontend.scalarize import LinearForm, Scalarizer
-from formcompiler.frontend.terminal_names import TerminalNamer
-from formcompiler.naming import Namer
 from formcompiler.options import Options
 
 _PRESERVED = (uc.Jacobian,)
@@ -71,7 +66,7 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
     """
     with _errors_of_ufl(form):
         check_form(form)
-        named = _name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
+        named = name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
         data = _compute_form_data(form, options)
         integrals = [part for group in data.integral_data for part in _analyse_integral(group, named, options)]
     nonzero = tuple(integral for integral in integrals if integral.integrands)
@@ -91,14 +86,14 @@ def analyse_expression(
     with _errors_of_ufl(expr):
         expr = ufl.as_ufl(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
-        named = _name_data(arguments, *expression_data(expr), names or {})
+        named = name_data(arguments, *expression_data(expr), names or {})
         domain = _expression_domain(expr)
         rule = expression_rule(domain.ufl_cell().cellname, points)
         facet = rule.points.shape[1] < domain.topological_dimension
         lowered = _lower_expression(expr, options)
         components = list(np.ndindex(*lowered.ufl_shape))
         kind = "exterior_facet" if facet else "cell"
-        builder = _IntegrandBuilder(kind, domain, named, options, rule.cell if facet else "")
+        builder = IntegrandBuilder(kind, domain, named, options, rule.cell if facet else "")
         integrand = builder.build(rule, [(lowered, c) for c in components], "")
     return replace(builder.integral("expression", (), (integrand,)), n_components=len(components))
 
@@ -107,44 +102,6 @@ def expression_data(expr: Any) -> tuple[list[Any], list[Any]]:
     """Return the coefficients and constants of an expression, in the order of their positions."""
     expr = ufl.as_ufl(expr)
     return list(extract_coefficients(expr)), list(extract_constants(expr))
-
-
-RESERVED_IN_KERNELS = ("A", "coordinate_dofs", "facet", "facet_permutation", "T", "R")
-"""Names of kernel parameters and types that coefficients may not take."""
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Arguments, coefficients and constants with their numbers."""
-
-    arguments: tuple[Any, ...]
-    coefficients: tuple[FormCoefficient, ...]
-    constants: tuple[FormConstant, ...]
-    coefficient_numbers: Mapping[Any, int]
-    constant_numbers: Mapping[Any, int]
-
-    @property
-    def elements(self) -> tuple[Any, ...]:
-        """Return the elements of the arguments."""
-        return tuple(a.ufl_function_space().ufl_element() for a in self.arguments)
-
-
-def _name_data(
-    arguments: Sequence[Any], coefficients: Sequence[Any], constants: Sequence[Any], names: Mapping[int, str]
-) -> _Data:
-    namer = Namer(RESERVED_IN_KERNELS)
-    named_coefficients = [
-        FormCoefficient(namer(names.get(id(c), f"w{i}")), c.ufl_function_space().ufl_element(), i)
-        for i, c in enumerate(coefficients)
-    ]
-    named_constants = [FormConstant(namer(names.get(id(c), f"c{i}")), c.ufl_shape, i) for i, c in enumerate(constants)]
-    return _Data(
-        tuple(arguments),
-        tuple(named_coefficients),
-        tuple(named_constants),
-        {c: i for i, c in enumerate(coefficients)},
-        {c: i for i, c in enumerate(constants)},
-    )
 
 
 @contextmanager
@@ -174,8 +131,7 @@ def _compute_form_data(form: Any, options: Options) -> Any:
 
 
 def _lower_expression(expr: Any, options: Options) -> Any:
-    for step in (apply_algebra_lowering, apply_derivatives, apply_function_pullbacks):
-        expr = step(expr)
+    expr = apply_function_pullbacks(apply_derivatives(apply_algebra_lowering(expr)))
     for _ in range(2):
         expr = apply_derivatives(apply_geometry_lowering(expr, _PRESERVED))
     return expr if options.scalar_type.startswith("complex") else remove_complex_nodes(expr)
@@ -191,7 +147,7 @@ def _expression_domain(expr: Any) -> Any:
     return domains[0]
 
 
-def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIntegral]:
+def _analyse_integral(group: Any, named: NamedData, options: Options) -> list[FormIntegral]:
     """Return a group of integrals over the same subdomains.
 
     It becomes several if the facets of the cell are of several kinds, or if it holds for all entities and for some ids.
@@ -200,7 +156,7 @@ def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIn
     kinds = facet_kinds(cell) if "facet" in group.integral_type else ("",)
     result = []
     for kind in kinds:
-        builder = _IntegrandBuilder(group.integral_type, group.domain, named, options, kind)
+        builder = IntegrandBuilder(group.integral_type, group.domain, named, options, kind)
         integrands = _analyse_integrands(builder, group, cell, options)
         for ids in _subdomain_ids(group.subdomain_id):
             integral = builder.integral(group.integral_type, ids, integrands)
@@ -208,9 +164,7 @@ def _analyse_integral(group: Any, named: _Data, options: Options) -> list[FormIn
     return result
 
 
-def _analyse_integrands(
-    builder: _IntegrandBuilder, group: Any, cell: str, options: Options
-) -> tuple[Integrand, ...]:
+def _analyse_integrands(builder: IntegrandBuilder, group: Any, cell: str, options: Options) -> tuple[Integrand, ...]:
     """Return the integrands of a group of integrals, one for each quadrature rule."""
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
     for integral in group.integrals:
@@ -230,67 +184,3 @@ def _subdomain_ids(given: Any) -> list[tuple[SubdomainId, ...]]:
     ids = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     marked = tuple(i for i in ids if i != "otherwise")
     return [part for part in (("otherwise",) if len(marked) < len(ids) else (), marked) if part]
-
-
-class _IntegrandBuilder:
-    """Builds the integrands of one integral; they share its names."""
-
-    def __init__(
-        self, integral_type: str, domain: Any, named: _Data, options: Options, facet_cell: str
-    ) -> None:
-        self.facet_cell = facet_cell
-        self._domain = domain
-        self._data = named
-        self._finder = TerminalFinder(
-            domain, integral_type, facet_cell, named.arguments, named.coefficient_numbers, named.constant_numbers
-        )
-        self._complex = options.scalar_type.startswith("complex")
-        self._namer = Namer([*RESERVED_IN_KERNELS, *(c.name for c in [*named.coefficients, *named.constants])])
-
-    def build(self, rule: QuadratureRule, parts: list[tuple[Any, tuple[int, ...]]], suffix: str) -> Integrand:
-        """Return the integrand of one rule; parts are expressions with the component that is wanted of each."""
-        graph = Graph()
-        scalarize = Scalarizer(graph, self._finder, self._complex)
-        forms = [scalarize(expr, component) for expr, component in parts]
-        if parts and not any(component for _, component in parts):
-            forms = [_add_up(graph, forms)]
-        keys = [(c, key, node) for c, form in enumerate(forms) for key, node in sorted(form.items())]
-        keys = [(c, key, node) for c, key, node in keys if graph.value(node) != 0]
-        leaves = [graph.nodes[n][1] for n in graph.reachable([k[2] for k in keys]) if graph.nodes[n][0] == "terminal"]
-        names = TerminalNamer(self._data.coefficients, self._data.constants, self._namer, suffix)(leaves)
-        writer = ExpressionWriter(graph, names, self._prefix(f"s{suffix.replace('_', '')}_" if suffix else "s"))
-        factors = writer.write([node for _, _, node in keys])
-        terms = tuple(ArgumentTerm(key, f, c) for (c, key, _), f in zip(keys, factors, strict=True))
-        return Integrand(rule, {names[t]: t for t in leaves}, tuple(writer.definitions), terms)
-
-    def _prefix(self, wish: str) -> str:
-        """Return a prefix for numbered names that no coefficient or constant begins with."""
-        taken = [c.name for c in [*self._data.coefficients, *self._data.constants]]
-        while any(name.startswith(wish) for name in taken):
-            wish += "x"
-        return wish
-
-    def integral(self, kind: Any, ids: tuple[SubdomainId, ...], integrands: tuple[Integrand, ...]) -> FormIntegral:
-        """Return the integral, with the coefficients and constants that its integrands use."""
-        used = {(t.kind, t.index) for i in integrands for t in i.terminals.values()}
-        coefficients = [c for c in self._data.coefficients if ("coefficient", c.position) in used]
-        constants = [c for c in self._data.constants if ("constant", c.position) in used]
-        return FormIntegral(
-            kind,
-            ids,
-            self._domain.ufl_cell().cellname,
-            self._domain.geometric_dimension,
-            self._domain.ufl_coordinate_element(),
-            self._data.elements,
-            tuple(coefficients),
-            tuple(constants),
-            integrands,
-        )
-
-
-def _add_up(graph: Graph, forms: list[LinearForm]) -> LinearForm:
-    total: LinearForm = {}
-    for form in forms:
-        for key, node in form.items():
-            total[key] = graph.add(total[key], node) if key in total else node
-    return total

@@ -48,7 +48,7 @@ class Graph:
         exact: complex = value if isinstance(value, complex) else float(value)
         if isinstance(exact, complex) and exact.imag == 0:
             exact = exact.real
-        if exact != exact or abs(exact) == math.inf:
+        if math.isnan(abs(exact)) or abs(exact) == math.inf:
             raise UnsupportedFormError(
                 f"the form contains the literal {exact}: it would make every result {exact}; "
                 "look for a division 0/0 or an overflow in the Python code that builds the form"

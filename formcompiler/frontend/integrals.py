@@ -68,6 +68,27 @@ class Integrand:
 
 
 @dataclass(frozen=True)
+class Average:
+    """A mean over the whole cell or facet, or its measure, which the kernel computes before anything else.
+
+    Attributes:
+        name: Name of the result: a scalar, or an array over the dofs of an argument.
+        entity: What is averaged over.
+        restriction: Side of an interior facet.
+        is_mean: Whether component 0 of the integrand is to be divided by component 1, the measure.
+        argument: Number of the argument inside the mean; -1 if there is none.
+        integrand: Component 0 is what is integrated, component 1 the measure.
+    """
+
+    name: str
+    entity: Literal["cell", "facet"]
+    restriction: str
+    is_mean: bool
+    argument: int
+    integrand: Integrand
+
+
+@dataclass(frozen=True)
 class FormIntegral:
     """One integral type on one set of subdomains: what one kernel computes.
 
@@ -81,6 +102,7 @@ class FormIntegral:
         coefficients: Coefficients that the kernel takes, in the order of its parameters.
         constants: Constants that the kernel takes.
         integrands: One for each quadrature rule.
+        averages: Means and measures that the integrands contain.
         facet_cell: Kind of facet that the kernel is for; "" where all facets of the cell are of one kind.
         n_components: Number of components of the result per point; 1 unless this is an expression.
     """
@@ -94,6 +116,7 @@ class FormIntegral:
     coefficients: tuple[FormCoefficient, ...]
     constants: tuple[FormConstant, ...]
     integrands: tuple[Integrand, ...]
+    averages: tuple[Average, ...] = ()
     facet_cell: str = ""
     n_components: int = 1
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,6 @@ def _unwrap(expr: Any, component: tuple[int, ...], tdim: int) -> _Modified:
             restriction = inner.side()
         elif isinstance(inner, uc.ReferenceGrad):
             n_gradients += 1
-        elif isinstance(inner, (uc.CellAvg, uc.FacetAvg)):
-            name = "cell_avg" if isinstance(inner, uc.CellAvg) else "facet_avg"
-            raise UnsupportedFormError(f"{name} is not supported; it stands in {expr}")
         elif not isinstance(inner, uc.ReferenceValue):
             raise UnsupportedFormError(f"derivatives of {inner} cannot be carried to its terminals")
         inner = inner.ufl_operands[0]
@@ -60,9 +56,9 @@ class TerminalFinder:
         domain: The mesh that is integrated over.
         integral_type: Kind of entity.
         facet_cell: Kind of the facets that are integrated over, "" if it is not over facets.
-        arguments: The arguments in the order of their numbers.
-        coefficients: Position of each coefficient in the integral's tuple.
-        constants: Position of each constant.
+        data: Arguments, coefficients and constants with their numbers.
+        averages: Collects cell volumes and facet areas that no formula gives.
+        restriction: Side of the facet, if it is the same for all terminals; else it is read off each.
     """
 
     def __init__(
@@ -70,18 +66,20 @@ class TerminalFinder:
         domain: Any,
         integral_type: str,
         facet_cell: str,
-        arguments: Sequence[Any],
-        coefficients: Mapping[Any, int],
-        constants: Mapping[Any, int],
+        data: Any,
+        averages: Any,
+        restriction: str = "",
     ) -> None:
         self._domain = domain
         self._cell = domain.ufl_cell().cellname
         self._gdim = domain.geometric_dimension
         self._facet_cell = facet_cell
         self._integral_type = integral_type
-        self._arguments = {argument: n for n, argument in enumerate(arguments)}
-        self._coefficients = coefficients
-        self._constants = constants
+        self._arguments = {argument: n for n, argument in enumerate(data.arguments)}
+        self._coefficients = data.coefficient_numbers
+        self._constants = data.constant_numbers
+        self._averages = averages
+        self._restriction = restriction
 
     def __call__(self, graph: Graph, expr: Any, component: tuple[int, ...]) -> LinearForm:
         """Return one component of a modified terminal as a linear form on the graph."""
@@ -89,6 +87,8 @@ class TerminalFinder:
         on_facet_mesh = self._lives_on_facets(terminal)
         tdim = cells.dimension(self._cell) - on_facet_mesh
         modified = _unwrap(expr, component, tdim)
+        if self._restriction:
+            modified = replace(modified, restriction=self._restriction)
         if isinstance(terminal, (uc.Argument, uc.Coefficient)):
             return self._function(graph, modified)
         if isinstance(terminal, uc.Constant):
@@ -121,7 +121,7 @@ class TerminalFinder:
         Raises:
             UnsupportedFormError: if it belongs to any other mesh than that of the integral.
         """
-        domain = ufl.domain.extract_unique_domain(terminal)
+        domain: Any = ufl.domain.extract_unique_domain(terminal)
         if domain is None or domain == self._domain:
             return False
         fits = (domain.ufl_cell().cellname, domain.geometric_dimension) == (self._facet_cell, self._gdim)
@@ -184,6 +184,8 @@ class TerminalFinder:
         if isinstance(quantity, uc.CellEdgeVectors):
             ends = cells.topology(self._cell)[1][component[0]]
             return self._difference(graph, "vertex", ends, component[1], side)
+        if isinstance(quantity, uc.CellVolume):
+            return {(): self._averages.measure(graph, "cell", side)}
         return self._facet_geometry(graph, modified)
 
     def _facet_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
@@ -199,6 +201,8 @@ class TerminalFinder:
                 f"{type(quantity).__name__} is defined on facets only, but the integral is over "
                 f"{_ENTITY.get(self._integral_type, 'cells')}; facet quantities such as FacetNormal need ds or dS"
             )
+        if isinstance(quantity, uc.FacetArea):
+            return {(): self._averages.measure(graph, "facet", side)}
         if isinstance(quantity, uc.ReferenceNormal):
             return _leaf(graph, Terminal("reference_normal", 0, component[0], (), side))
         if isinstance(quantity, uc.CellFacetJacobian):

@@ -67,7 +67,9 @@ def expression_rule(cell: str, points: Any) -> QuadratureRule:
         return QuadratureRule(cell, -1, "points", array, np.ones(len(array)))
     (entity, *others) = facet_kinds(cell)
     if others:
-        raise UnsupportedFormError(f"the facets of a {cell} are of several kinds: points on them have no meaning for all")
+        raise UnsupportedFormError(
+            f"the facets of a {cell} are of several kinds: points on them have no meaning for all"
+        )
     return QuadratureRule(entity, -1, "points", array, np.ones(len(array)))
 
 
@@ -81,7 +83,7 @@ def _custom_data(metadata: Any) -> tuple[Any, Any]:
         return metadata["quadrature_points"], metadata["quadrature_weights"]
     except KeyError as missing:
         raise UnsupportedFormError(
-            f"quadrature_rule 'custom' needs the metadata quadrature_points and quadrature_weights; {missing} is missing"
+            f"quadrature_rule 'custom' needs metadata quadrature_points and quadrature_weights; {missing} is missing"
         ) from None
 
 

@@ -32,21 +32,27 @@ _BESSEL = {
 _COMPARISONS = {uc.EQ: "==", uc.NE: "!=", uc.LE: "<=", uc.GE: ">=", uc.LT: "<", uc.GT: ">"}
 _FOLDED = {"sqrt": math.sqrt, "exp": math.exp, "log": math.log, "cos": math.cos, "sin": math.sin, "tan": math.tan}
 
-_MODIFIED = (uc.ReferenceGrad, uc.ReferenceValue, uc.Restricted, uc.CellAvg, uc.FacetAvg)
+MeanFinder = Callable[[Graph, Any, str, tuple[int, ...], dict[int, int]], LinearForm]
+"""Gives one component of cell_avg or facet_avg, on one side, for values of its free indices."""
+
+_MODIFIED = (uc.ReferenceGrad, uc.ReferenceValue, uc.Restricted)
 
 
 class Scalarizer:
     """Evaluates scalar components of lowered UFL expressions on a graph."""
 
-    def __init__(self, graph: Graph, find_terminal: TerminalFinder, is_complex: bool) -> None:
+    def __init__(
+        self, graph: Graph, find_terminal: TerminalFinder, is_complex: bool, find_mean: MeanFinder | None = None
+    ) -> None:
         self._graph = graph
+        self._find_mean = find_mean
         self._find_terminal = find_terminal
         self._complex = is_complex
         self._memo: dict[tuple[Any, ...], LinearForm] = {}
 
-    def __call__(self, expr: Any, component: tuple[int, ...] = ()) -> LinearForm:
-        """Return one component of an expression without free indices."""
-        return self._visit(expr, component, {})
+    def __call__(self, expr: Any, component: tuple[int, ...] = (), indices: dict[int, int] | None = None) -> LinearForm:
+        """Return one component of an expression, with values for its free indices."""
+        return self._visit(expr, component, indices or {})
 
     def _visit(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         key = (expr, component, tuple(indices[i] for i in expr.ufl_free_indices))
@@ -56,6 +62,9 @@ class Scalarizer:
         return found
 
     def _evaluate(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
+        mean = _find_mean_operator(expr)
+        if mean is not None:
+            return self._mean(expr, mean, component, indices)
         if isinstance(expr, _MODIFIED) or (expr._ufl_is_terminal_ and not isinstance(expr, uc.ConstantValue)):
             return self._find_terminal(self._graph, expr, component)
         if isinstance(expr, uc.Condition):
@@ -66,6 +75,12 @@ class Scalarizer:
         if isinstance(expr, uc.MathFunction):
             return self._function(_FUNCTIONS[expr._name], expr, indices)
         raise UnsupportedFormError(_unsupported(expr))
+
+    def _mean(self, expr: Any, mean: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
+        if self._find_mean is None:
+            raise UnsupportedFormError(f"an average inside an average is not supported: {_short(expr)}")
+        side = expr.side() if isinstance(expr, uc.Restricted) else ""
+        return self._find_mean(self._graph, mean, side, component, indices)
 
     def _scalar(self, expr: Any, indices: dict[int, int]) -> Node:
         form = self._visit(expr, (), indices)
@@ -242,6 +257,12 @@ _HANDLERS: dict[type, Callable[..., LinearForm]] = {
     uc.Imag: Scalarizer._real_or_imag,
     **dict.fromkeys(_BESSEL, Scalarizer._bessel),
 }
+
+
+def _find_mean_operator(expr: Any) -> Any:
+    """Return the cell_avg or facet_avg that an expression is, perhaps restricted; None for other expressions."""
+    inner = expr.ufl_operands[0] if isinstance(expr, uc.Restricted) else expr
+    return inner if isinstance(inner, (uc.CellAvg, uc.FacetAvg)) else None
 
 
 def _short(expr: Any) -> str:

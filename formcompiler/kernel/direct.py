@@ -18,6 +18,8 @@ def direct_value(builder: KernelBuilder, integral: FormIntegral, terminal: Termi
     if terminal.kind == "constant":
         name = next(c.name for c in integral.constants if c.position == terminal.index)
         return prim.Variable(name)[terminal.component]
+    if terminal.kind == "average":
+        return prim.Variable(integral.averages[terminal.index].name)
     if terminal.kind in ("vertex", "facet_vertex"):
         return _vertex(builder, integral, terminal)
     if terminal.kind == "reference_normal":

@@ -39,10 +39,9 @@ class ArgumentLoops:
         """Write all terms at one point; terms on the same block of dofs share loops."""
         groups: dict[tuple[int, tuple[_Block, ...]], list[ArgumentTerm]] = {}
         for term in terms:
-            tables = [self._table(t) for t in term.arguments]
-            if any(table.is_zero for table in tables):
+            if any(t.average < 0 and self._table(t).is_zero for t in term.arguments):
                 continue
-            blocks = tuple(self._block(t, table) for t, table in zip(term.arguments, tables, strict=True))
+            blocks = tuple(map(self._block, term.arguments))
             if self._diagonal and blocks[0] != blocks[1]:
                 continue
             groups.setdefault((term.component, blocks), []).append(term)
@@ -53,9 +52,12 @@ class ArgumentLoops:
     def _table(self, argument: Terminal) -> Table:
         return self._tables(self._integral.arguments[argument.index], argument.component, argument.derivatives)
 
-    def _block(self, argument: Terminal, table: Table) -> _Block:
-        start = argument.side * self._integral.arguments[argument.index].dim + table.offset
-        return (start, table.stride, table.n_dofs)
+    def _block(self, argument: Terminal) -> _Block:
+        dim = self._integral.arguments[argument.index].dim
+        if argument.average >= 0:
+            return (argument.side * dim, 1, dim)
+        table = self._table(argument)
+        return (argument.side * dim + table.offset, table.stride, table.n_dofs)
 
     def _named(self, factor: Expression) -> Expression:
         """Return a factor that is cheap to repeat: a name or a literal."""
@@ -98,6 +100,8 @@ class ArgumentLoops:
         return factor
 
     def _value(self, argument: Terminal, point: Expression, dof: Expression) -> Expression:
+        if argument.average >= 0:
+            return prim.Variable(self._integral.averages[argument.average].name)[dof]
         name = "test" if argument.index == 0 else "trial"
         directions = "".join(str(d) * n for d, n in enumerate(argument.derivatives))
         wish = f"T_{name}_{argument.component}" + (f"_d{directions}" if directions else "")

@@ -10,20 +10,21 @@ coefficients and factors, and loops over the dofs of the arguments that add to t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
 
-from formcompiler.frontend.integrals import FormIntegral, Integrand
+from formcompiler.frontend.integrals import ArgumentTerm, Average, FormIntegral, Integrand
 from formcompiler.kernel.builder import KernelBuilder
 from formcompiler.kernel.direct import direct_value
+from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.parameters import declare_parameters
 from formcompiler.kernel.values import NamedValue, ValueWriter
 from formcompiler.quadloop.arguments import ArgumentLoops
-from formcompiler.kernel.interface import integral_parameters
+from formcompiler.quadloop.averages import AverageLoops
 from formcompiler.quadloop.tables import ElementTables, PointSets, Table, geometry_table
 from formcompiler.terminals import Terminal
 
@@ -36,11 +37,16 @@ def build_quadloop_kernel(
     """Return the kernel of an integral; ``part="diagonal"`` computes the diagonal of a matrix only."""
     parameters = integral_parameters(integral, part)
     names = [p.name for p in parameters]
-    names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
+    integrands = [*integral.integrands, *(average.integrand for average in integral.averages)]
+    names += [n for i in integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
+    names += [average.name for average in integral.averages]
     builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
+    for average in integral.averages:
+        kind = "cell" if average.entity == "cell" else "exterior_facet"
+        _IntegrandWriter(builder, integral, average.integrand, geometry_type, kind).write_average(average)
     for integrand in integral.integrands:
-        _IntegrandWriter(builder, integral, integrand, geometry_type, part).write()
+        _IntegrandWriter(builder, integral, integrand, geometry_type, integral.integral_type).write(part)
     return builder.build()
 
 
@@ -58,27 +64,35 @@ class _IntegrandWriter:
     """Writes the loops of one integrand into a kernel."""
 
     def __init__(
-        self, builder: KernelBuilder, integral: FormIntegral, integrand: Integrand, geometry_type: str, part: str
+        self, builder: KernelBuilder, integral: FormIntegral, integrand: Integrand, geometry_type: str, kind: str
     ) -> None:
         self._builder = builder
         self._integral = integral
         self._integrand = integrand
         self._geometry_type = geometry_type
-        self._points = PointSets(integral, integrand.rule)
+        self._points = PointSets(integral, integrand.rule, kind)
         self._tables = ElementTables(self._points)
-        self._part = part
         self._coefficients = {c.position: c for c in integral.coefficients}
 
-    def write(self) -> None:
+    def write(self, part: str) -> None:
         """Write everything in order: constant values, the point loop, the argument loops."""
+        loops = ArgumentLoops(self._builder, self._integral, self._tables, part, self._table_access)
+        self._write_points(loops.write)
+
+    def write_average(self, average: Average) -> None:
+        """Write the loops of a mean or measure."""
+        loops = AverageLoops(self._builder, self._integral, average, self._tables, self._table_access)
+        self._write_points(loops.write)
+        loops.finish()
+
+    def _write_points(self, write_terms: Callable[[Sequence[ArgumentTerm], Expression], None]) -> None:
         sums, direct = self._split_terminals()
         fixed = [s.name for s in sums if not s.table.varies_with_point]
         self._values = ValueWriter(self._builder, self._integrand, self._geometry_type, direct, fixed)
-        loops = ArgumentLoops(self._builder, self._integral, self._tables, self._part, self._table_access)
         self._write_values([s for s in sums if s.name in fixed], inside=False, point=0)
         with self._builder.loop("q", self._integrand.rule.n_points) as q:
             self._write_values([s for s in sums if s.name not in fixed], inside=True, point=q)
-            loops.write(self._integrand.terms, q)
+            write_terms(self._integrand.terms, q)
 
     def _write_values(self, sums: Sequence[_DofSum], *, inside: bool, point: Expression) -> None:
         self._values.write_terminals(inside=inside, point=point)

@@ -41,7 +41,7 @@ class Table:
     @property
     def varies_with_point(self) -> bool:
         """Tell whether the values differ between points."""
-        return self.values.shape[2] > 1
+        return bool(self.values.shape[2] > 1)
 
     @property
     def is_zero(self) -> bool:
@@ -52,11 +52,11 @@ class Table:
 class PointSets:
     """The points of a rule in the reference cell, for each facet permutation and facet (or vertex)."""
 
-    def __init__(self, integral: FormIntegral, rule: QuadratureRule) -> None:
+    def __init__(self, integral: FormIntegral, rule: QuadratureRule, integral_type: str) -> None:
         self.cell = integral.cell
         self.rule = rule
         self._facet = integral.facet if cells.dimension(integral.cell) > 0 else ""
-        self._kind = integral.integral_type
+        self._kind = integral_type
         self.on_facets = "facet" in self._kind or (
             self._kind == "expression" and rule.points.shape[1] < cells.dimension(self.cell)
         )
@@ -109,6 +109,7 @@ class ElementTables:
 
     def _make(self, element: Any, component: int, derivatives: tuple[int, ...]) -> Table:
         _, offset, stride = component_layout(element, component)
+
         def evaluate(x: FloatArray) -> FloatArray:
             return tabulate_component(element, component, derivatives, x).values
 

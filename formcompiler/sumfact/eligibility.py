@@ -24,6 +24,8 @@ def find_obstacle(integral: FormIntegral, part: str) -> str | None:
         return f"{integral.integral_type} integrals have a single point or arbitrary points"
     if part == "diagonal":
         return "the diagonal part is computed by plain loops"
+    if integral.averages:
+        return "averages over whole cells or facets, and measures of curved ones, are computed by plain loops"
     if not integral.integrands:
         return "it vanishes"
     obstacle = _element_obstacle("the geometry", integral.coordinate_element, 0, integral.cell)

@@ -93,7 +93,7 @@ class PointArrays:
     def _contract(
         self, source: _Source, factor: TensorFactor, element: Any, keys: list[Key], values: Array, wish: str
     ) -> None:
-        kind, _, component, side = source
+        kind, _, _, side = source
         frame = self._access.frame
         dofs = self._gather(source, factor, element, wish)
         before = ((factor.n,),) * self._dim
