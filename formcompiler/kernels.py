@@ -15,7 +15,8 @@ from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.options import REAL_TYPE, Options
-from formcompiler.pipeline import Observer, run_pipeline
+from formcompiler.pipeline import run_pipeline
+from formcompiler.progress import stage
 from formcompiler.quadloop.build import build_quadloop_kernel
 from formcompiler.sumfact.build import build_sumfact_kernel
 from formcompiler.sumfact.eligibility import find_obstacle
@@ -53,23 +54,23 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     start = time.perf_counter()
     reason = _reason_against_factorization(integral, options)
     types = (options.scalar_type, REAL_TYPE[options.scalar_type])
-    if reason:
-        built = build_quadloop_kernel(integral, name, *types, options.part)
-    else:
-        built = build_sumfact_kernel(integral, name, *types)
-    stage: Observer | None = None
-    if observe is not None:
-        observe(name, "build", time.perf_counter() - start, built)
+    with stage("build"):
+        if reason:
+            built = build_quadloop_kernel(integral, name, *types, options.part)
+        else:
+            built = build_sumfact_kernel(integral, name, *types)
 
-        def stage(stage_name: str, seconds: float, t_unit: lp.TranslationUnit) -> None:
+    def notify(stage_name: str, seconds: float, t_unit: lp.TranslationUnit) -> None:
+        if observe is not None:
             observe(name, stage_name, seconds, t_unit)
 
+    notify("build", time.perf_counter() - start, built)
     parameters = integral_parameters(integral, options.part)
-    t_unit = run_pipeline(built, options, parameters, stage)
+    t_unit = run_pipeline(built, options, parameters, notify)
     emitting = time.perf_counter()
-    method = emit_method(t_unit, parameters, options.scalar_type)
-    if observe is not None:
-        observe(name, "emit", time.perf_counter() - emitting, t_unit)
+    with stage("emit"):
+        method = emit_method(t_unit, parameters, options.scalar_type)
+    notify("emit", time.perf_counter() - emitting, t_unit)
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel

@@ -13,6 +13,7 @@ from formcompiler.kernel.linearize import linearize
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.licm.transform import HoistInvariants
 from formcompiler.options import Options
+from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
 from formcompiler.vectorize.cells import CellLanes
 
@@ -56,7 +57,8 @@ def run_pipeline(
     """Return the linearized kernel after all passes."""
     for name, step in default_pipeline(options, parameters):
         start = time.perf_counter()
-        t_unit = step(t_unit)
+        with stage(name):
+            t_unit = step(t_unit)
         if observe is not None:
             observe(name, time.perf_counter() - start, t_unit)
     return t_unit
