@@ -1,0 +1,117 @@
+"""Random cells, pairs of neighbours that share a facet in any orientation, and values of functions on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from formcompiler.elements import cells
+from formcompiler.elements.cells import FloatArray
+from formcompiler.elements.tables import tabulate_component
+from formcompiler.reference.jets import Array
+
+RANGES = ((0.3, 1.2), (-1.0, 1.0), (0.0, 0.1), (1.5, 2.5))
+"""Ranges of values, tried one after the other until a form can be evaluated: logarithms and roots have domains."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entity:
+    """A cell, facet or vertex with its surroundings.
+
+    Attributes:
+        coordinates: Nodes of the cell, axes (node, direction); of both cells, axes (side, node, direction).
+        local_facet: Number of the facet (or vertex) in the cell; one for each side on interior facets.
+        facet_permutation: How each side sees the facet.
+    """
+
+    coordinates: FloatArray
+    local_facet: Any = None
+    facet_permutation: Any = None
+
+
+def reference_nodes(element: Any) -> FloatArray:
+    """Return the reference nodes of a blocked Lagrange element, axes (node, direction)."""
+    scalar = element.sub_elements[0] if element.block_size > 1 else element
+    return np.asarray(scalar.basix_element.points)
+
+
+def random_cell(element: Any, rng: np.random.Generator, noise: float = 0.08) -> FloatArray:
+    """Return the nodes of a turned, stretched and dented cell, axes (node, direction)."""
+    nodes = reference_nodes(element)
+    tdim, gdim = nodes.shape[1], int(element.reference_value_size)
+    frame = np.linalg.qr(rng.standard_normal((gdim, gdim)))[0][:, :tdim] * rng.uniform(0.7, 1.3, tdim)
+    dents = noise / max(1, element.embedded_superdegree) * rng.standard_normal((len(nodes), gdim))
+    return np.asarray(nodes @ frame.T + dents)
+
+
+def random_entity(element: Any, integral_type: str, rng: np.random.Generator, facet_cell: str = "") -> Entity:
+    """Return an entity with random geometry.
+
+    Args:
+        element: Coordinate element.
+        integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+        rng: Source of randomness.
+        facet_cell: Kind of the facet, for cells with facets of several kinds.
+    """
+    name = element.cell_type.name
+    if integral_type == "cell":
+        return Entity(random_cell(element, rng))
+    if integral_type == "vertex":
+        return Entity(random_cell(element, rng), int(rng.integers(len(cells.vertices(name)))))
+    kinds = cells.facet_cells(name)
+    usable = [i for i, kind in enumerate(kinds) if kind == (facet_cell or kinds[0])]
+    if integral_type == "exterior_facet":
+        return Entity(random_cell(element, rng), int(rng.choice(usable)))
+    return _neighbours(element, rng, usable)
+
+
+def _neighbours(element: Any, rng: np.random.Generator, usable: list[int]) -> Entity:
+    """Return two cells that share a facet: permuted points of the reference facet are the same physical points."""
+    name = element.cell_type.name
+    facets = [int(f) for f in rng.choice(usable, size=2)]
+    kind = cells.facet_cells(name)[facets[0]]
+    permutations = [int(p) for p in rng.integers(cells.n_facet_permutations(kind), size=2)]
+    first = random_cell(element, rng)
+    nodes = reference_nodes(element)
+    along, away = _facet_coordinates(name, facets[1], nodes)
+    on_facet = np.abs(away) < 1e-12
+    seen = cells.permute_facet_points(kind, permutations[0], _undo_permutation(kind, permutations[1], along))
+    there = cells.map_to_facet(name, facets[0], seen)
+    second = tabulate_component(element, 0, (0,) * cells.dimension(name), there).values @ first
+    corners = list(cells.topology(name)[-2][facets[0]])
+    outside = cells.vertices(name)[corners].mean(axis=0) - cells.vertices(name).mean(axis=0)
+    middle = cells.vertices(name).mean(axis=0)
+    ends = tabulate_component(element, 0, (0,) * cells.dimension(name), np.stack([middle, middle + outside])).values
+    outward = (ends[1] - ends[0]) @ first
+    outward /= np.linalg.norm(outward)
+    second = second + np.outer(away, outward)
+    second[~on_facet] += 0.05 / element.embedded_superdegree * rng.standard_normal(second[~on_facet].shape)
+    return Entity(np.stack([first, second]), facets, permutations)
+
+
+def _facet_coordinates(cell: str, facet: int, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return coordinates along the plane of a facet, axes (point, direction), and the distances from it."""
+    corner = cells.vertices(cell)[cells.topology(cell)[-2][facet][0]]
+    frame = np.column_stack([cells.facet_jacobians(cell)[facet], -cells.facet_normals(cell)[facet]])
+    solution = np.linalg.solve(frame, (points - corner).T).T
+    return solution[:, :-1], solution[:, -1]
+
+
+def _undo_permutation(facet_cell: str, permutation: int, points: FloatArray) -> FloatArray:
+    """Return the points that `permute_facet_points` maps to the given ones."""
+    probe = np.array([[0.2, 0.3]])[:, : points.shape[1]]
+    moved = cells.permute_facet_points(facet_cell, permutation, probe)
+    for inverse in range(cells.n_facet_permutations(facet_cell)):
+        if np.allclose(cells.permute_facet_points(facet_cell, inverse, moved), probe):
+            return cells.permute_facet_points(facet_cell, inverse, points)
+    raise AssertionError("the permutations of a facet form a group")
+
+
+def random_values(shape: Any, rng: np.random.Generator, limits: tuple[float, float], scalar_type: str) -> Array:
+    """Return numbers of a type within limits; complex ones in both parts."""
+    values: Array = rng.uniform(*limits, shape)
+    if scalar_type.startswith("complex"):
+        values = values + 1j * rng.uniform(*limits, shape)
+    return values.astype(scalar_type)

@@ -1,0 +1,185 @@
+"""Comparison of compiled kernels with dense assembly straight from the form, on random cells and values."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from formcompiler.compiled import CompiledForm, IntegralInfo
+from formcompiler.driver import compile_form
+from formcompiler.errors import InternalCompilerError
+from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.options import REAL_TYPE
+from formcompiler.reference import element_tensor
+from formcompiler.reference.jets import Array
+from formcompiler.reference.random_data import RANGES, Entity, random_entity, random_values
+
+_log = logging.getLogger(__name__)
+_N_SAMPLES = 2
+_FLOOR = 1e-6
+"""Differences of tensors that vanish up to rounding are measured on this scale; cells and values are of size one."""
+
+_STEP = 1e-7
+"""Relative change of the data that tells how much a form magnifies rounding."""
+
+
+class Verification(NamedTuple):
+    """How far one kernel is from dense assembly.
+
+    Attributes:
+        integral: The kernel.
+        difference: Largest difference of two entries over the largest entry; not a number if the form could not be
+            evaluated on any random data.
+    """
+
+    integral: IntegralInfo
+    difference: float
+
+
+def tolerance(scalar_type: str) -> float:
+    """Return the relative difference that rounding explains.
+
+    A kernel adds some thousand products at most, in another order than dense assembly: 2000 units of the last place of
+    the type. What the form itself magnifies is counted in the scale of the differences, not here.
+    """
+    return 2000.0 * float(np.finfo(REAL_TYPE[scalar_type]).eps)
+
+
+def verify_form(form: Any, *, seed: int = 0, **options: Any) -> list[Verification]:
+    """Compile a form and return how far each kernel is from dense assembly on random cells and values.
+
+    Args:
+        form: A ``ufl.Form``.
+        seed: Number of the random data.
+        **options: Compiler options by name.
+
+    Raises:
+        UnsupportedFormError: if the form is outside the language.
+        InvalidOptionError: for an unknown option or value.
+    """
+    return verify_compiled(compile_form(form, **options), seed)
+
+
+def verify_compiled(compiled: CompiledForm, seed: int = 0) -> list[Verification]:
+    """Return how far each kernel of a compiled form is from dense assembly."""
+    result = []
+    for kernel, info in zip(compiled.kernel_objects, compiled.integrals, strict=True):
+        rng = np.random.default_rng([seed, zlib.crc32(kernel.method.name.encode())])
+        differences = [_compare(compiled, kernel.integral, rng) for _ in range(_N_SAMPLES)]
+        result.append(Verification(info, float(np.max(differences))))
+    return result
+
+
+def check_verified(found: list[Verification], scalar_type: str, what: str) -> None:
+    """Raise if a kernel differs by more than rounding.
+
+    Raises:
+        InternalCompilerError: which names the integral and how far it is off.
+    """
+    for integral, difference in found:
+        if difference > tolerance(scalar_type):
+            raise InternalCompilerError(
+                f"{what}: the kernel over {integral.integral_type.replace('_', ' ')}s {integral.subdomain_ids} differs "
+                f"from dense assembly by {difference:.1e}, more than {tolerance(scalar_type):.1e}, which rounding in "
+                f"{scalar_type} explains"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Random data of one entity."""
+
+    entity: Entity
+    coefficients: Mapping[Any, Array]
+    constants: Mapping[Any, Array]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return keyword arguments of kernels and dense assembly."""
+        return {
+            "coordinates": self.entity.coordinates,
+            "coefficients": self.coefficients,
+            "constants": self.constants,
+            "local_facet": self.entity.local_facet,
+            "facet_permutation": self.entity.facet_permutation,
+        }
+
+    def disturbed(self, rng: np.random.Generator) -> _Sample:
+        """Return data that differ a little."""
+
+        def move(values: Array) -> Array:
+            wide = np.asarray(values, np.result_type(values, np.float64))
+            return np.asarray(wide * (1 + _STEP * rng.uniform(-1, 1, np.shape(values))))
+
+        entity = Entity(move(self.entity.coordinates), self.entity.local_facet, self.entity.facet_permutation)
+        return _Sample(
+            entity,
+            {f: move(v) for f, v in self.coefficients.items()},
+            {c: move(v) for c, v in self.constants.items()},
+        )
+
+
+def _compare(compiled: CompiledForm, integral: FormIntegral, rng: np.random.Generator) -> float:
+    """Return the relative difference on data for which the form is finite, NaN if there are none."""
+    number = next((i for i in integral.subdomain_ids if i != "otherwise"), None)
+    for limits in RANGES:
+        sample = _draw(compiled, integral, rng, limits)
+        wanted = _assemble(compiled, integral.integral_type, number, sample)
+        if np.isfinite(wanted).all():
+            actual = compiled.tabulate_tensor(integral.integral_type, number, **sample.arguments())
+            difference = float(np.abs(actual - wanted).max(initial=0.0))
+            return difference / _scale(compiled, integral.integral_type, number, sample, wanted, difference, rng)
+    return float("nan")
+
+
+def _draw(compiled: CompiledForm, integral: FormIntegral, rng: Any, limits: tuple[float, float]) -> _Sample:
+    """Return random data in the precision of the kernel."""
+    scalar, n_sides = compiled.options.scalar_type, integral.n_sides
+    entity = random_entity(integral.coordinate_element, integral.integral_type, rng, integral.facet_cell)
+    coordinates = entity.coordinates.astype(REAL_TYPE[scalar]).astype(np.float64)
+    sides = (2,) if n_sides == 2 else ()
+    form = compiled.form
+    return _Sample(
+        Entity(coordinates, entity.local_facet, entity.facet_permutation),
+        {
+            f: random_values((*sides, f.ufl_function_space().ufl_element().dim), rng, limits, scalar)
+            for f in form.coefficients()
+        },
+        {c: random_values(c.ufl_shape, rng, limits, scalar) for c in form.constants()},
+    )
+
+
+def _assemble(compiled: CompiledForm, integral_type: str, number: int | None, sample: _Sample) -> Array:
+    options = compiled.options
+    wide = "complex128" if options.scalar_type.startswith("complex") else "float64"
+    result = element_tensor(
+        compiled.form,
+        integral_type,
+        number,
+        scalar_type=wide,
+        max_quadrature_degree=options.max_quadrature_degree,
+        **sample.arguments(),
+    )
+    return np.diag(result) if options.part == "diagonal" and result.ndim == 2 else result
+
+
+def _scale(
+    compiled: CompiledForm,
+    integral_type: str,
+    number: int | None,
+    sample: _Sample,
+    wanted: Array,
+    difference: float,
+    rng: np.random.Generator,
+) -> float:
+    """Return the size of the tensor, plus the size of what is lost in it if rounding alone does not explain all."""
+    size = max(float(np.abs(wanted).max(initial=0.0)), _FLOOR)
+    if difference <= tolerance(compiled.options.scalar_type) * size:
+        return size
+    moved = _assemble(compiled, integral_type, number, sample.disturbed(rng))
+    growth = float(np.abs(moved - wanted).max(initial=0.0)) / _STEP
+    return size + growth if np.isfinite(growth) else size
