@@ -1,0 +1,304 @@
+"""Which elements of which variables an instruction reads and writes: exact relations in isl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import pymbolic.primitives as prim
+from loopy.diagnostic import ExpressionToAffineConversionError
+from loopy.symbolic import IdentityMapper, WalkMapper, condition_to_set, get_dependencies, pwaff_from_expr
+
+from formcompiler.errors import TransformError
+from formcompiler.loops.order import ProgramOrder
+
+_TABLE_LIMIT = 1024
+"""Constant index tables of more entries are not looked into."""
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One reference of an instruction to a variable.
+
+    Attributes:
+        key: Its name, unique in the kernel.
+        instruction: Id of the instruction.
+        variable: Name of the argument or temporary.
+        subscript: The index expressions; none for a scalar.
+        is_write: Whether it writes.
+        relation: From iterations of the instruction (loops outermost first) to elements. An access that is not exact
+            is related to all elements that it could touch.
+        is_exact: Whether the relation is exact: affine, and not under a condition that isl cannot express.
+        is_conditional: Whether it happens only under a condition.
+    """
+
+    key: str
+    instruction: str
+    variable: str
+    subscript: tuple[Any, ...]
+    is_write: bool
+    relation: isl.Map
+    is_exact: bool
+    is_conditional: bool
+
+    def __str__(self) -> str:
+        """Return it as it stands in the instruction."""
+        index = ", ".join(map(str, self.subscript)).replace("+ -", "- ")
+        return f"{self.variable}[{index}]" if self.subscript else self.variable
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference before its relation is known."""
+
+    variable: str
+    subscript: tuple[Any, ...] | None
+    conditions: tuple[Any, ...]
+    reduction_inames: tuple[str, ...]
+
+
+class _References(WalkMapper[[]]):
+    """Collects the references of an expression in the order in which they stand there."""
+
+    def __init__(self, variables: Iterable[str]) -> None:
+        super().__init__()
+        self._variables = frozenset(variables)
+        self._conditions: tuple[Any, ...] = ()
+        self._reduction_inames: tuple[str, ...] = ()
+        self.found: list[Reference] = []
+
+    def _add(self, name: str, subscript: tuple[Any, ...] | None) -> None:
+        if name in self._variables:
+            self.found.append(Reference(name, subscript, self._conditions, self._reduction_inames))
+
+    def map_variable(self, expr: Any) -> None:
+        self._add(expr.name, ())
+
+    def map_tagged_variable(self, expr: Any, *args: Any, **kwargs: Any) -> None:
+        self._add(expr.name, ())
+
+    def map_subscript(self, expr: Any) -> None:
+        self._add(expr.aggregate.name, expr.index_tuple)
+        for index in expr.index_tuple:
+            self.rec(index)
+
+    def map_linear_subscript(self, expr: Any) -> None:
+        self._add(expr.aggregate.name, None)
+        self.rec(expr.index)
+
+    def map_sub_array_ref(self, expr: Any) -> None:
+        self._add(expr.subscript.aggregate.name, None)
+
+    def map_call(self, expr: Any) -> None:
+        for parameter in expr.parameters:
+            self.rec(parameter)
+
+    def map_if(self, expr: Any) -> None:
+        self.rec(expr.condition)
+        outer = self._conditions
+        self._conditions = (*outer, expr.condition)
+        self.rec(expr.then)
+        self._conditions = (*outer, prim.LogicalNot(expr.condition))
+        self.rec(expr.else_)
+        self._conditions = outer
+
+    def map_reduction(self, expr: Any) -> None:
+        outer = self._reduction_inames
+        self._reduction_inames = (*outer, *expr.inames)
+        self.rec(expr.expr)
+        self._reduction_inames = outer
+
+
+def iteration_domain(kernel: lp.LoopKernel, loops: Sequence[str]) -> isl.Set:
+    """Return the points of loops, dimensions in the given order; parameters are bound by the kernel's assumptions.
+
+    Raises:
+        TransformError: if a bound is computed by the kernel itself.
+    """
+    basic = kernel.get_inames_domain(frozenset(loops)).project_out_except(list(loops), [isl.dim_type.set])
+    domain = reorder(isl.Set.from_basic_set(basic), loops)
+    for name in domain.get_var_names_not_none(isl.dim_type.param):
+        if name in kernel.get_written_variables():
+            raise TransformError(
+                f"kernel {kernel.name}: the bounds of loops {', '.join(loops)} depend on {name}, which the kernel "
+                "itself computes; make it an argument"
+            )
+    assumptions = isl.Set.from_basic_set(kernel.assumptions).params()
+    return domain.intersect_params(assumptions)
+
+
+def reorder(domain: isl.Set, names: Sequence[str]) -> isl.Set:
+    """Return the set with its dimensions in the order of their names."""
+    for name in names:
+        position = domain.find_dim_by_name(isl.dim_type.set, name)
+        domain = domain.move_dims(isl.dim_type.param, 0, isl.dim_type.set, position, 1)
+    for n, name in enumerate(names):
+        position = domain.find_dim_by_name(isl.dim_type.param, name)
+        domain = domain.move_dims(isl.dim_type.set, n, isl.dim_type.param, position, 1)
+    return domain
+
+
+def find_accesses(kernel: lp.LoopKernel, order: ProgramOrder, instruction_id: str) -> tuple[Access, ...]:
+    """Return the accesses of an instruction: reads in the order of the expression, then indices, then writes."""
+    instruction = kernel.id_to_insn[instruction_id]
+    if isinstance(instruction, lp.NoOpInstruction):
+        return ()
+    arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)} | set(kernel.temporary_variables)
+    found = [(r, False) for r in find_references(instruction.expression, arrays)]
+    for predicate in sorted(instruction.predicates, key=str):
+        found += [(r, False) for r in find_references(predicate, arrays)]
+    for assignee in instruction.assignees:
+        target, *indices = find_references(assignee, arrays)
+        found += [*((r, False) for r in indices), (target, True)]
+    maker = _RelationMaker(kernel, order.loops[instruction_id])
+    return tuple(
+        maker.make(f"{instruction_id}.{n}", instruction, reference, is_write)
+        for n, (reference, is_write) in enumerate(found)
+    )
+
+
+def find_references(expression: Any, variables: Iterable[str]) -> list[Reference]:
+    """Return all references to the variables, in the order in which they stand in the expression."""
+    mapper = _References(variables)
+    mapper(expression)
+    return mapper.found
+
+
+def _names(expressions: Iterable[Any]) -> set[str]:
+    return {name for expression in expressions for name in get_dependencies(expression)}
+
+
+class _RelationMaker:
+    """Makes the relations of one instruction's accesses."""
+
+    def __init__(self, kernel: lp.LoopKernel, loops: tuple[str, ...]) -> None:
+        self._kernel = kernel
+        self._loops = loops
+        self._domains: dict[tuple[str, ...], isl.Set] = {}
+
+    def _domain(self, loops: tuple[str, ...]) -> isl.Set:
+        if loops not in self._domains:
+            self._domains[loops] = iteration_domain(self._kernel, loops)
+        return self._domains[loops]
+
+    def make(self, key: str, instruction: Any, reference: Reference, is_write: bool) -> Access:
+        """Return the access that belongs to a reference."""
+        conditions = (*sorted(instruction.predicates, key=str), *reference.conditions)
+        domain = self._domain((*self._loops, *reference.reduction_inames))
+        for name in sorted(_names((*conditions, *(reference.subscript or ())))):
+            if self._is_value(name) and domain.find_dim_by_name(isl.dim_type.param, name) < 0:
+                n = domain.dim(isl.dim_type.param)
+                domain = domain.insert_dims(isl.dim_type.param, n, 1).set_dim_name(isl.dim_type.param, n, name)
+        is_exact = True
+        for condition in conditions:
+            where = condition_to_set(domain.space, condition)
+            is_exact = is_exact and where is not None
+            domain = domain if where is None else domain.intersect(where)
+        space_name, shape = self._storage(reference)
+        if space_name != reference.variable or reference.subscript is None or (shape and not reference.subscript):
+            is_exact, subscript = False, (None,) * len(shape)
+        else:
+            subscript = reference.subscript
+        relation, is_affine = self._relate(domain, subscript, shape)
+        extra = len(reference.reduction_inames)
+        relation = relation.project_out(isl.dim_type.in_, len(self._loops), extra)
+        relation = relation.set_tuple_name(isl.dim_type.in_, key).set_tuple_name(isl.dim_type.out, space_name)
+        return Access(
+            key,
+            instruction.id,
+            reference.variable,
+            reference.subscript or (),
+            is_write,
+            relation,
+            is_exact and is_affine,
+            bool(conditions),
+        )
+
+    def _is_value(self, name: str) -> bool:
+        return isinstance(self._kernel.arg_dict.get(name), lp.ValueArg)
+
+    def _storage(self, reference: Reference) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of the memory behind a variable, and its shape; shared memory has none."""
+        array = self._kernel.get_var_descriptor(reference.variable)
+        if getattr(array, "base_storage", None):
+            return f"storage {array.base_storage}", ()
+        shape = array.shape
+        if not isinstance(shape, tuple):
+            if reference.subscript is None:
+                raise TransformError(f"the shape of {reference.variable} must be known, because it is used as a whole")
+            shape = (None,) * len(reference.subscript)
+        return reference.variable, shape
+
+    def _relate(self, domain: isl.Set, subscript: Sequence[Any], shape: Sequence[Any]) -> tuple[isl.Map, bool]:
+        """Return the relation from points to elements, and whether it is exact."""
+        n_loops = domain.dim(isl.dim_type.set)
+        tables = _Tables(self._kernel, domain)
+        plain = [None if index is None else tables.lower(index) for index in subscript]
+        relation = isl.Map.from_domain_and_range(tables.domain, isl.Set("{ [] }"))
+        is_exact = True
+        for n, index in enumerate(plain):
+            function = _function(tables.domain.space, index)
+            if function is None:
+                is_exact = False
+                extent = _extent(shape[n] if n < len(shape) else None)
+                function = isl.Map.from_domain_and_range(isl.Set.universe(tables.domain.space), extent)
+            relation = relation.flat_range_product(function)
+        extra = tables.domain.dim(isl.dim_type.set) - n_loops
+        return relation.project_out(isl.dim_type.in_, n_loops, extra), is_exact
+
+
+def _function(space: isl.Space, expression: Any) -> isl.Map | None:
+    """Return the function of an index expression, or None if it is not affine."""
+    if expression is None or not get_dependencies(expression) <= set(space.get_var_dict()):
+        return None
+    try:
+        return isl.Map.from_pw_aff(pwaff_from_expr(space, expression, frozenset()))
+    except ExpressionToAffineConversionError:
+        return None
+
+
+def _extent(size: Any) -> isl.Set:
+    return isl.Set(f"{{ [x] : 0 <= x < {size} }}" if isinstance(size, int | np.integer) else "{ [x] }")
+
+
+class _Tables(IdentityMapper[[]]):
+    """Replaces look-ups in constant tables by new dimensions of the domain, which hold what is found there."""
+
+    def __init__(self, kernel: lp.LoopKernel, domain: isl.Set) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self.domain = domain
+
+    def lower(self, expression: Any) -> Any:
+        """Return an index expression without tables that are known."""
+        return self.rec(expression)
+
+    def map_subscript(self, expr: Any) -> Any:
+        """Look up in a table, if it is one whose entries are known integers."""
+        array = self._kernel.temporary_variables.get(expr.aggregate.name)
+        values = None if array is None or not array.read_only else array.initializer
+        if values is None or values.dtype.kind not in "iu" or values.size > _TABLE_LIMIT:
+            return expr
+        relation = isl.Map.from_domain_and_range(self.domain, isl.Set("{ [] }"))
+        for index in expr.index_tuple:
+            function = _function(self.domain.space, self.rec(index))
+            if function is None:
+                return expr
+            relation = relation.flat_range_product(function)
+        n = self.domain.dim(isl.dim_type.set)
+        names = self.domain.get_var_names_not_none(isl.dim_type.set)
+        found = relation.apply_range(_table_map(values)).wrap().flatten()
+        for i, name in enumerate([*names, f"_entry{n}"]):
+            found = found.set_dim_name(isl.dim_type.set, i, name)
+        self.domain = found
+        return prim.Variable(f"_entry{n}")
+
+
+def _table_map(values: Any) -> isl.Map:
+    """Return the entries of an integer table as a relation from index to value."""
+    entries = (f"[{', '.join(map(str, index))}] -> [{value}]" for index, value in np.ndenumerate(values))
+    return isl.Map(f"{{ {'; '.join(entries)} }}")

@@ -1,0 +1,296 @@
+"""Dependences: which iteration must run before which, because both touch the same element and one of them writes it.
+
+An iteration ``H(j)`` depends on ``H(i)`` if i runs before j and
+
+* j reads what i wrote last (*true* dependence),
+* j is the next to overwrite what i has read (*anti*-dependence), or
+* j is the next to overwrite what i wrote (*output* dependence).
+
+All others follow from these by transitivity, so that a schedule that respects them respects all. Only true
+dependences carry values; single assignment removes the other two. The *distance vector* is ``d = j - i`` in the loops
+that both instructions share, the *dependence matrix* D has these vectors as columns, the *level* of a vector is the
+position of its first non-zero entry (from 1), and the loop at that level *carries* the dependence (Hu, ECE 734, loop
+transformation).
+
+Relations are exact, by isl's dataflow analysis. Where an index is not affine (and no look-up in a constant table), all
+elements that could be meant are, and the dependence says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import numpy.typing as npt
+
+from formcompiler.errors import TransformError
+from formcompiler.loops.accesses import Access, find_accesses
+from formcompiler.loops.order import LoopNest, ProgramOrder, find_order
+from formcompiler.loops.program import to_kernel
+from formcompiler.loops.vectors import Vector, find_vectors, format_vector, level_of
+
+Kind = Literal["true", "anti", "output"]
+_KIND_ORDER = {"true": 0, "anti": 1, "output": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """What one access must wait for another.
+
+    Attributes:
+        kind: "true", "anti" or "output".
+        source: The access that comes first.
+        sink: The access that must wait.
+        loops: The loops around both instructions, outermost first.
+        relation: From iterations of the source's instruction to those of the sink's, in all their loops.
+        vectors: Distance vectors in the common loops; an entry that is not constant is a sign: "+" positive, "-"
+            negative, "0+" not negative, "0-" not positive, "*" unknown. The zero vector is a dependence inside of one
+            iteration.
+        is_exact: Whether each pair of the relation is a dependence for sure.
+    """
+
+    kind: Kind
+    source: Access
+    sink: Access
+    loops: tuple[str, ...]
+    relation: isl.Map
+    vectors: tuple[Vector, ...]
+    is_exact: bool
+
+    @property
+    def variable(self) -> str:
+        """Return the variable that both touch."""
+        return self.sink.variable
+
+    @property
+    def distances(self) -> isl.Set:
+        """Return all distances ``j - i`` in the common loops, exactly."""
+        return distance_set(self.relation, len(self.loops))
+
+    @property
+    def levels(self) -> tuple[int | None, ...]:
+        """Return the level of each vector; None for the zero vector."""
+        return tuple(map(level_of, self.vectors))
+
+    @property
+    def carriers(self) -> tuple[str, ...]:
+        """Return the loops that carry it, outermost first; none if it stays inside of iterations."""
+        return tuple(self.loops[n - 1] for n in sorted({level for level in self.levels if level}))
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether all its vectors are constant."""
+        return all(isinstance(entry, int) for vector in self.vectors for entry in vector)
+
+    def __str__(self) -> str:
+        """Return kind, variable, instructions and vectors."""
+        vectors = ", ".join(map(format_vector, self.vectors))
+        if not self.loops:
+            vectors = "no common loop"
+        return (
+            f"{self.kind} dependence on {self.variable} from {self.source.instruction} to {self.sink.instruction} "
+            f"({self.source} to {self.sink}), distance {vectors} in ({', '.join(self.loops)})"
+        )
+
+
+def distance_set(relation: isl.Map, n_loops: int) -> isl.Set:
+    """Return the differences of a relation's pairs in the first loops."""
+    relation = relation.project_out(isl.dim_type.in_, n_loops, relation.dim(isl.dim_type.in_) - n_loops)
+    relation = relation.project_out(isl.dim_type.out, n_loops, relation.dim(isl.dim_type.out) - n_loops)
+    for kind in (isl.dim_type.in_, isl.dim_type.out):
+        relation = relation.set_tuple_name(kind, "i")
+    return relation.deltas().reset_tuple_id()
+
+
+@dataclass(frozen=True, eq=False)
+class NestDependences:
+    """The dependences between the instructions of one loop nest.
+
+    Attributes:
+        kernel: The kernel.
+        nest: The nest.
+        dependences: All of them, in program order of the sink.
+    """
+
+    kernel: lp.LoopKernel
+    nest: LoopNest
+    dependences: tuple[Dependence, ...]
+
+    @property
+    def inames(self) -> tuple[str, ...]:
+        """Return the loops, each before those inside it."""
+        return self.nest.inames
+
+    @cached_property
+    def vectors(self) -> tuple[Vector, ...]:
+        """Return the different vectors that some loop carries, with one entry for each loop of the nest.
+
+        A loop that is not around both instructions gets the entry 0, since it cannot carry anything between them.
+        """
+        found: dict[Vector, None] = {}
+        for dependence in self.dependences:
+            for vector in dependence.vectors:
+                if level_of(vector):
+                    by_loop = dict(zip(dependence.loops, vector, strict=True))
+                    found[tuple(by_loop.get(iname, 0) for iname in self.inames)] = None
+        return tuple(found)
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether all vectors are constant."""
+        return all(isinstance(entry, int) for vector in self.vectors for entry in vector)
+
+    @property
+    def matrix(self) -> npt.NDArray[Any]:
+        """Return the dependence matrix D; axes (loop, vector). Integers, or objects if entries are signs."""
+        columns = np.array(self.vectors, dtype=np.int64 if self.is_constant else object)
+        return columns.reshape(len(self.vectors), len(self.inames)).T
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Return the level of each column of the matrix, counted from 1."""
+        return tuple(level for vector in self.vectors if (level := level_of(vector)) is not None)
+
+    def of_kind(self, *kinds: Kind) -> tuple[Dependence, ...]:
+        """Return the dependences of some kinds."""
+        return tuple(d for d in self.dependences if d.kind in kinds)
+
+    def carried_by(self, iname: str) -> tuple[Dependence, ...]:
+        """Return the dependences that a loop carries."""
+        return tuple(d for d in self.dependences if iname in d.carriers)
+
+
+def analyse(program: lp.LoopKernel | lp.TranslationUnit) -> tuple[NestDependences, ...]:
+    """Return the dependences of each loop nest of a kernel, in program order.
+
+    Raises:
+        TransformError: if the kernel cannot be analysed.
+    """
+    kernel = to_kernel(program)
+    order = find_order(kernel)
+    return tuple(NestDependences(kernel, nest, _dependences(kernel, order, nest.instructions)) for nest in order.nests)
+
+
+def analyse_nest(program: lp.LoopKernel | lp.TranslationUnit, iname: str | None = None) -> NestDependences:
+    """Return the dependences of the nest that contains a loop; it may be left out if there is only one nest.
+
+    Raises:
+        TransformError: if there is no such nest, or the kernel cannot be analysed.
+    """
+    kernel = to_kernel(program)
+    order = find_order(kernel)
+    nests = [nest for nest in order.nests if iname is None or iname in nest.inames]
+    if len(nests) != 1:
+        every = "; ".join(f"({', '.join(nest.inames)})" for nest in order.nests) or "none"
+        wanted = "exactly one loop nest" if iname is None else f"a loop '{iname}'"
+        raise TransformError(f"kernel {kernel.name} must have {wanted}; its nests are {every}")
+    return NestDependences(kernel, nests[0], _dependences(kernel, order, nests[0].instructions))
+
+
+def find_dependences(
+    program: lp.LoopKernel | lp.TranslationUnit,
+    *,
+    variables: Collection[str] | None = None,
+) -> tuple[Dependence, ...]:
+    """Return the dependences of a whole kernel, also those between nests.
+
+    Args:
+        program: The kernel.
+        variables: Only dependences on these.
+
+    Raises:
+        TransformError: if the kernel cannot be analysed.
+    """
+    kernel = to_kernel(program)
+    order = find_order(kernel)
+    return _dependences(kernel, order, order.instructions, variables)
+
+
+def _dependences(
+    kernel: lp.LoopKernel,
+    order: ProgramOrder,
+    instructions: Sequence[str],
+    variables: Collection[str] | None = None,
+) -> tuple[Dependence, ...]:
+    accesses = [a for name in instructions for a in find_accesses(kernel, order, name)]
+    written = {a.relation.get_tuple_name(isl.dim_type.out) for a in accesses if a.is_write}
+    accesses = [
+        a
+        for a in accesses
+        if a.relation.get_tuple_name(isl.dim_type.out) in written and (variables is None or a.variable in variables)
+    ]
+    rank = {a.key: n for n, a in enumerate(accesses)}
+    found = []
+    for kind, relation in _flows(order, accesses):
+        source = accesses[rank[relation.get_tuple_name(isl.dim_type.in_)]]
+        sink = accesses[rank[relation.get_tuple_name(isl.dim_type.out)]]
+        found.append(_make_dependence(order, kind, source, sink, relation))
+    found.sort(key=lambda d: (rank[d.sink.key], rank[d.source.key], _KIND_ORDER[d.kind]))
+    return tuple(found)
+
+
+def _make_dependence(order: ProgramOrder, kind: Kind, source: Access, sink: Access, relation: isl.Map) -> Dependence:
+    loops = order.common_loops(source.instruction, sink.instruction)
+    vectors = find_vectors(distance_set(relation, len(loops)))
+    return Dependence(kind, source, sink, loops, relation, vectors, source.is_exact and sink.is_exact)
+
+
+def _flows(order: ProgramOrder, accesses: Sequence[Access]) -> list[tuple[Kind, isl.Map]]:
+    """Return kind and relation of all dependences, from iterations of one access to those of another."""
+    reads = [a for a in accesses if not a.is_write]
+    writes = [a for a in accesses if a.is_write]
+    if not writes:
+        return []
+    forward = _union(_time(order, a, 1) for a in accesses)
+    backward = _union(_time(order, a, -1) for a in accesses)
+    found: list[tuple[Kind, isl.Map]] = [("output", m) for m in _last_source(writes, writes, forward)]
+    if reads:
+        found += [("true", m) for m in _last_source(reads, writes, forward)]
+        # The next write after a read is the last one before it when time runs backward.
+        found += [("anti", m.reverse()) for m in _last_source(reads, writes, backward)]
+    return found
+
+
+def _last_source(sinks: Iterable[Access], sources: Sequence[Access], schedule: isl.UnionMap) -> list[isl.Map]:
+    """Return for each sink the last source before it that touches the same element."""
+    info = isl.UnionAccessInfo.from_sink(_union(a.relation for a in sinks))
+    must = [a.relation for a in sources if a.is_exact]
+    may = [a.relation for a in sources if not a.is_exact]
+    if must:
+        info = info.set_must_source(_union(must))
+    if may:
+        info = info.set_may_source(_union(may))
+    flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
+    maps = flow.get_map_list()
+    return [maps.get_at(n) for n in range(maps.n_map())]
+
+
+def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:
+    first, *rest = (isl.UnionMap.from_map(m) for m in maps)
+    for other in rest:
+        first = first.union(other)
+    return first
+
+
+def _time(order: ProgramOrder, access: Access, direction: int) -> isl.Map:
+    """Return when an access happens, as a map from the iterations of its instruction.
+
+    Args:
+        order: The order of the kernel.
+        access: The access.
+        direction: 1, or -1 to let time run backward.
+    """
+    depth = max(map(len, order.loops.values()))
+    loops = order.loops[access.instruction]
+    positions = order.positions[access.instruction]
+    names = [f"i{n}" for n in range(len(loops))]
+    entries = [f"{direction * positions[0]}"]
+    for name, position in zip(names, positions[1:], strict=True):
+        entries += [name if direction > 0 else f"-{name}", f"{direction * position}"]
+    entries += ["0"] * (2 * depth + 1 - len(entries))
+    return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(entries)}] }}").set_tuple_name(isl.dim_type.in_, access.key)
