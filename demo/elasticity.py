@@ -1,6 +1,8 @@
 """Linear elasticity -div sigma(u) = f: a square block, held at the left, with given tractions on its other sides.
 
-formcompiler run demo/elasticity.py --refine 3
+The picture shows the length of the displacement.
+
+    formcompiler run demo/elasticity.py --refine 3
 """
 
 import basix.ufl

@@ -1,7 +1,9 @@
 """The Poisson equation -div grad u = f on the unit square, u given on the boundary.
 
-formcompiler run demo/poisson.py --refine 3
-formcompiler compile demo/poisson.py -o results
+The first command solves it on finer and finer meshes, the second writes a C++ header.
+
+    formcompiler run demo/poisson.py --refine 3
+    formcompiler compile demo/poisson.py -o results
 """
 
 from math import prod

@@ -1,7 +1,7 @@
 """The Poisson equation with discontinuous functions: the symmetric interior penalty Galerkin method (SIPG).
 
-Nothing is imposed strongly: jumps between cells, and the distance to the boundary values, are penalized by integrals over
-interior facets (dS) and boundary facets (ds).
+Nothing is imposed strongly: jumps between cells, and the distance to the boundary values, are penalized by integrals
+over interior facets (dS) and boundary facets (ds).
 
     formcompiler run demo/sipg.py --refine 3
 """

@@ -1,6 +1,7 @@
 """Writes the meshes of the demos with gmsh: ``python make_meshes.py [DIRECTORY]``; needs ``pip install gmsh``."""
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import gmsh
@@ -24,7 +25,7 @@ def write_plate(path: Path, width: float = 4.0, radius: float = 1.0, size: float
     sizes = [size / 2, size, size, size, size / 2]
     corners = [model.geo.addPoint(x, y, 0, h) for (x, y), h in zip(places, sizes, strict=True)]
     centre = model.geo.addPoint(0, 0, 0)
-    sides = [model.geo.addLine(a, b) for a, b in zip(corners[:-1], corners[1:], strict=True)]
+    sides = [model.geo.addLine(a, b) for a, b in pairwise(corners)]
     hole = model.geo.addCircleArc(corners[-1], centre, corners[0])
     plate = model.geo.addPlaneSurface([model.geo.addCurveLoop([*sides, hole])])
     model.geo.synchronize()
