@@ -1,0 +1,164 @@
+"""Operations of our kernels beside those of TSFC and FFCx, form by form.
+
+    python benchmarks/flops.py [--quick] [--json FILE] [--form NAME] [--cell NAME]
+
+Each row is one kernel: plain loops under each mode of loop-invariant code motion, what the compiler chooses
+(sum-factorized if possible), and the figures of ``tsfc_figures.json``: operations written in the source, counted by
+running it with a counting number class, with TSFC 2026-08 and FFCx 0.11 on the forms that `make_form` builds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import basix.ufl
+import ufl
+
+from formcompiler import compile_form
+from formcompiler.options import Options
+
+FIGURES = Path(__file__).with_name("tsfc_figures.json")
+MODES = [m for m in ("off", "cse", "nested", "general") if m in Options.__dataclass_fields__["licm"].metadata["choices"]]
+COLUMNS = ("form", "cell", "degree", "rank", *MODES, "choice", "ffcx", "tsfc_coffee", "tsfc_spectral", "tsfc_best")
+VECTOR_FORMS = ("elasticity", "hyper_nh", "hyper_svk")
+
+
+def lagrange(cell: str, degree: int, shape: tuple[int, ...] = ()) -> Any:
+    """Return the Lagrange element of the figures: warped on products of intervals, equispaced on simplices."""
+    warped = cell in ("quadrilateral", "hexahedron")
+    variant = basix.LagrangeVariant.gll_warped if warped else basix.LagrangeVariant.equispaced
+    return basix.ufl.element("Lagrange", cell, degree, lagrange_variant=variant, shape=shape)
+
+
+def make_form(name: str, cell: str, degree: int, rank: str, quadrature_degree: int) -> Any:
+    """Return one of the forms: rank "2" the matrix, "1" its action or the residual, "jvp" the Jacobian's action."""
+    dim = {"triangle": 2, "quadrilateral": 2, "tetrahedron": 3, "hexahedron": 3}[cell]
+    domain = ufl.Mesh(lagrange(cell, 1, (dim,)))
+    if name == "stokes":
+        element = basix.ufl.mixed_element([lagrange(cell, degree + 1, (dim,)), lagrange(cell, degree)])
+    else:
+        element = lagrange(cell, degree, (dim,) if name in VECTOR_FORMS else ())
+    space = ufl.FunctionSpace(domain, element)
+    metadata = {"quadrature_degree": quadrature_degree}
+    dx, dS = ufl.Measure("dx", domain, metadata=metadata), ufl.Measure("dS", domain, metadata=metadata)
+    v = ufl.TestFunction(space)
+    if name in ("hyper_nh", "hyper_svk", "plaplace"):
+        return _nonlinear(name, space, v, dim, rank, dx)
+    u = ufl.TrialFunction(space)
+    form = _linear(name, space, u, v, degree, dx, dS)
+    return ufl.action(form, ufl.Coefficient(space)) if rank == "1" else form
+
+
+def _linear(name: str, space: Any, u: Any, v: Any, degree: int, dx: Any, dS: Any) -> Any:
+    inner, grad, div = ufl.inner, ufl.grad, ufl.div
+    if name == "mass":
+        return inner(u, v) * dx
+    if name == "laplace":
+        return inner(grad(u), grad(v)) * dx
+    if name == "helmholtz":
+        return inner(grad(u), grad(v)) * dx + inner(u, v) * dx
+    if name == "laplace_coef":
+        return inner(ufl.Coefficient(space) * grad(u), grad(v)) * dx
+    if name == "elasticity":
+        e = ufl.sym(grad(u))
+        return inner(2.6 * e + 0.7 * ufl.tr(e) * ufl.Identity(len(u)), ufl.sym(grad(v))) * dx
+    if name == "stokes":
+        (velocity, p), (w, q) = ufl.split(u), ufl.split(v)
+        return inner(grad(velocity), grad(w)) * dx - p * div(w) * dx - q * div(velocity) * dx
+    if name == "sipg":
+        n = ufl.FacetNormal(space.ufl_domain())
+        jump, avg = ufl.jump, ufl.avg
+        consistency = -inner(avg(grad(u)), jump(v, n)) - inner(jump(u, n), avg(grad(v)))
+        return (consistency + 10.0 * degree**2 * jump(u) * jump(v)) * dS
+    raise ValueError(name)
+
+
+def _nonlinear(name: str, space: Any, v: Any, dim: int, rank: str, dx: Any) -> Any:
+    w = ufl.Coefficient(space)
+    if name == "plaplace":
+        g = ufl.grad(w)
+        residual = ufl.inner(ufl.sqrt(0.01 + ufl.inner(g, g)) * g, ufl.grad(v)) * dx
+        jacobian = ufl.derivative(residual, w)
+        return jacobian if rank == "2" else ufl.action(jacobian, ufl.Coefficient(space))
+    strain = ufl.variable(ufl.Identity(dim) + ufl.grad(w))
+    green = ufl.dot(strain.T, strain)
+    if name == "hyper_nh":
+        log = ufl.ln(ufl.det(strain))
+        energy = 0.65 * (ufl.tr(green) - dim) - 1.3 * log + 0.35 * log**2
+    else:
+        e = 0.5 * (green - ufl.Identity(dim))
+        energy = 0.35 * ufl.tr(e) ** 2 + 1.3 * ufl.inner(e, e)
+    residual = ufl.inner(ufl.diff(energy, strain), ufl.grad(v)) * dx
+    if rank == "1":
+        return residual
+    jacobian = ufl.derivative(residual, w)
+    return jacobian if rank == "2" else ufl.action(jacobian, ufl.Coefficient(space))
+
+
+def count(form: Any, **options: Any) -> int:
+    """Return the operations of all kernels of a form."""
+    return sum(i.flops for i in compile_form(form, **options).integrals)
+
+
+def make_row(figure: dict[str, Any]) -> dict[str, Any]:
+    """Return one row of the table."""
+    form = make_form(*(figure[k] for k in ("form", "cell", "degree", "rank", "quadrature_degree")))
+    flops = figure["flops"]
+    row = {k: figure[k] for k in ("form", "cell", "degree", "rank")}
+    row |= {mode: count(form, sum_factorization="off", licm=mode) for mode in MODES}
+    is_tensor = figure["cell"] in ("quadrilateral", "hexahedron")
+    row["choice"] = count(form, licm=MODES[-1]) if is_tensor else row[MODES[-1]]
+    row |= {"ffcx": flops.get("ffcx"), "tsfc_coffee": flops.get("tsfc-coffee")}
+    return row | {"tsfc_spectral": flops.get("tsfc-spectral"), "tsfc_best": figure["best"]}
+
+
+def is_small(figure: dict[str, Any]) -> bool:
+    """Tell whether a row belongs to the quick run."""
+    return bool(figure["degree"] <= (1 if figure["cell"] == "hexahedron" else 2))
+
+
+def ratio(rows: list[dict[str, Any]], ours: str, theirs: str) -> str:
+    """Return the geometric mean and the largest value of ours / theirs, and in how many rows ours is not more."""
+    values = [row[ours] / row[theirs] for row in rows if row[theirs]]
+    if not values:
+        return "no figures"
+    mean = math.exp(sum(map(math.log, values)) / len(values))
+    return f"mean {mean:.2f}, largest {max(values):.2f}, {sum(v <= 1 for v in values)} of {len(values)} not more"
+
+
+def print_summary(rows: list[dict[str, Any]]) -> None:
+    """Print how our kernels compare by cell."""
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        mine = [row for row in rows if row["cell"] == cell]
+        print(f"{cell}: plain loops against coffee: {ratio(mine, MODES[-1], 'tsfc_coffee')}")
+        print(f"{cell}: choice against spectral: {ratio(mine, 'choice', 'tsfc_spectral')}")
+        print(f"{cell}: choice against the best of TSFC: {ratio(mine, 'choice', 'tsfc_best')}")
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="low degrees only")
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--form", help="this form only")
+    parser.add_argument("--cell", help="this cell only")
+    arguments = parser.parse_args()
+    rows = []
+    print(*(f"{c:>13}" for c in COLUMNS))
+    for figure in json.loads(FIGURES.read_text()):
+        if arguments.form not in (None, figure["form"]) or arguments.cell not in (None, figure["cell"]):
+            continue
+        if not arguments.quick or is_small(figure):
+            rows.append(make_row(figure))
+            print(*(f"{rows[-1][c] if rows[-1][c] is not None else '-':>13}" for c in COLUMNS), flush=True)
+    print_summary(rows)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
