@@ -58,7 +58,8 @@ def compile_operator(
     """Return one compiled operator.
 
     Args:
-        forms: What to compile; with ``part="diagonal"`` the diagonal of the Jacobian is compiled as well.
+        forms: What to compile; with ``part="diagonal"`` the diagonal of the Jacobian is compiled as well, with
+            ``vectorize="cells"`` a second kernel of each kind that works on a batch of cells.
         names: The user's names by ``id(object)``.
         options: Options of the compilation.
         observe: Called after each stage of each kernel.
@@ -74,13 +75,13 @@ def compile_operator(
         with stage("analyse forms"):
             analysed = analyse_form(form, replace(options, part="full"), data_names.by_id)
         signatures.append((role, analysed.signature))
-        for kernel_role, part in _parts(role, options):
-            used = replace(options, part=part)
+        for kernel_role, suffix, used in _variants(role, options):
             for integral in analysed.integrals:
                 actual = _role(kernel_role, integral, data_names.unknown)
-                name = namer.unique(_kernel_name(actual, integral, analysed.integrals))
+                name = namer.unique(_kernel_name(actual, integral, analysed.integrals) + suffix)
                 with stage("compile kernels"):
-                    kernels.append((actual, compile_kernel(integral, f"{name}_kernel", used, observe)))
+                    kernel = compile_kernel(integral, f"{name}_kernel", used, observe)
+                kernels.append(("batch" if suffix else actual, kernel))
     if not kernels:
         raise UnsupportedFormError(f"all integrals of {forms.name} are zero: there is nothing to compile")
     return CompiledOperator(forms, data_names, tuple(kernels), tuple(signatures))
@@ -96,6 +97,7 @@ def compile_expressions(
     """
     namer = Namer()
     kernels: list[tuple[KernelRole, Kernel]] = []
+    options = replace(options, vectorize="none", part="full")
     for named in form_file.expressions:
         integral = analyse_expression(named.expression, named.points, options, form_file.names)
         name = f"{namer(named.name)}_kernel"
@@ -103,10 +105,15 @@ def compile_expressions(
     return kernels
 
 
-def _parts(role: KernelRole, options: Options) -> list[tuple[KernelRole, str]]:
+def _variants(role: KernelRole, options: Options) -> list[tuple[KernelRole, str, Options]]:
+    """Return role, suffix of the name and options of all kernels that are made of one integral."""
+    single = replace(options, part="full", vectorize="none" if options.vectorize == "cells" else options.vectorize)
+    found = [(role, "", single)]
     if role == "jacobian" and options.part == "diagonal":
-        return [("jacobian", "full"), ("diagonal", "diagonal")]
-    return [(role, "full")]
+        found.append(("diagonal", "", replace(single, part="diagonal")))
+    if options.vectorize == "cells":
+        found += [(r, "_batch", replace(used, vectorize="cells")) for r, _, used in found]
+    return found
 
 
 def _role(role: KernelRole, integral: FormIntegral, unknown: str) -> KernelRole:

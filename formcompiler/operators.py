@@ -151,7 +151,10 @@ def _describe(role: str, kernel: Kernel) -> str:
     which = "" if is_everywhere else f" with id {' or '.join(ids)}"
     rules = " and ".join(f"degree {i.rule.degree} with {i.rule.n_points} points" for i in integral.integrands)
     entities = _ENTITIES.get(integral.integral_type, "vertices")
-    return f"{_ROLE_TEXT[role]} on {'all ' if is_everywhere else ''}{entities}{which}; quadrature of {rules}; {how}"
+    what = _ROLE_TEXT.get(role, "")
+    if role == "batch":
+        what = f"{kernel.method.name.replace('_batch', '')} for a batch: each array's last axis is the cell,"
+    return f"{what} on {'all ' if is_everywhere else ''}{entities}{which}; quadrature of {rules}; {how}"
 
 
 def _write_expressions(form_file: Any, options: Options) -> SourceFile:

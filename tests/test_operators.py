@@ -201,6 +201,41 @@ int main()
     assert np.allclose(np.array(printed.split(), dtype=float).reshape(3, 3), expected, rtol=1e-13)
 
 
+def test_batches_of_cells_get_kernels_of_their_own_beside_those_of_the_methods(tmp_path: Path) -> None:
+    file = load(tmp_path, "u = Coefficient(V); k = Constant(mesh); F = k*u**2*v*dx + u*v*ds(1)")
+    compile_file(file, tmp_path, make_options(vectorize="cells", lanes="4"))
+    corners = np.array([[0.0, 0.1], [1.2, 0.0], [0.3, 0.9]])
+    cells = np.stack([corners + 0.1 * lane * corners**2 for lane in range(4)], axis=-1)
+    u = np.arange(12.0).reshape(3, 4) / 7
+    numbers = [", ".join(map(repr, array.ravel().tolist())) for array in (cells, u)]
+    main = tmp_path / "main.cc"
+    main.write_text(f"""#include "file.hh"
+#include <cstdio>
+int main()
+{{
+  const double corners[] = {{{numbers[0]}}}, u[] = {{{numbers[1]}}}, k = 1.5;
+  double A[12] = {{}};
+  formcompiler::File<>::residual_volume_batch_kernel(A, u, &k, corners);
+  for (double entry : A)
+    std::printf("%.17g ", entry);
+}}
+""")
+    compile_cpp(main, "-o", str(tmp_path / "main"))
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    found = np.array(printed.split(), dtype=float).reshape(3, 4)
+    space = file.namespace
+    for lane in range(4):
+        expected = compile_form(space["F"]).tabulate_tensor(
+            *("cell", None, cells[..., lane]),
+            coefficients={space["u"]: u[:, lane]},
+            constants={space["k"]: 1.5},
+        )
+        assert np.allclose(found[:, lane], expected, rtol=1e-12)
+    header = (tmp_path / "file.hh").read_text()
+    assert "residual_volume_kernel(A, u, &k, coordinate_dofs);" in header
+    assert "jacobian_apply_boundary_batch_kernel(" in header
+
+
 def test_text_is_the_same_for_every_hash_seed_and_history(tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text(PREAMBLE + ALL)
     script = (

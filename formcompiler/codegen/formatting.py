@@ -82,13 +82,13 @@ def format_kernel(text: str, depth: int) -> str:
 
 _DEFINITION = re.compile(
     r"^(?: *// axes .*\n)? *static constexpr [\w:<>]+ (\w+)\[.*\] = \{$(?:\n.*)*?\n *\};\n"
-    r"|^ *const [\w:<>]+ (\w+) = [^;]*;\n",
+    r"|^ *(?:const [\w:<>]+|using) (\w+) = [^;]*;\n",
     re.MULTILINE,
 )
 
 
 def _drop_unused(body: str) -> str:
-    """Return a function body without tables and constants that nothing reads; compilers warn of them."""
+    """Return a function body without tables, constants and types that nothing uses; compilers warn of them."""
     for match in reversed(list(_DEFINITION.finditer(body))):
         name = match[1] or match[2]
         if not uses(body[match.end() :], name):

@@ -11,7 +11,7 @@ from formcompiler.codegen.method import MethodCode
 from formcompiler.frontend.integrals import FormIntegral
 
 Where = Literal["volume", "boundary", "skeleton", "vertex", "points"]
-KernelRole = Literal["residual", "load", "jacobian", "jacobian_apply", "functional", "diagonal", "expression"]
+KernelRole = Literal["residual", "load", "jacobian", "jacobian_apply", "functional", "diagonal", "expression", "batch"]
 
 WHERE: dict[str, Where] = {
     "cell": "volume",
@@ -38,7 +38,7 @@ class OperatorKernel:
     """One kernel of an operator.
 
     Attributes:
-        role: Which form it belongs to.
+        role: Which form it belongs to; "batch" for kernels of several cells at once, which no method calls.
         integral: What it integrates.
         method: Its C++.
         comment: What it computes, for its documentation.
