@@ -113,6 +113,26 @@ def test_residuals_of_degree_one_are_linear_and_share_kernels_unless_a_load_is_m
     assert mixed.is_linear and not mixed.is_homogeneous and "jacobian_apply" in mixed.forms
 
 
+def test_problem_beside_a_pair_keeps_the_name_of_the_file(tmp_path: Path) -> None:
+    text = (
+        "from formcompiler.problem import Problem\nu = Coefficient(V); a = du*v*dx; L = v*dx\n"
+        "p = Problem(u**3*v*dx, u); forms = [a, L, u*dx, a]"
+    )
+    operators = plan(tmp_path, text)
+    assert list(operators) == ["file", "file_a", "file_form_2"]
+    assert not operators["file"].is_linear
+
+
+def test_forms_of_higher_rank_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormError, match=r"arguments with the numbers \[0, 1, 2\]"):
+        plan(tmp_path, "forms = [Argument(V, 0)*Argument(V, 1)*Argument(V, 2)*dx]")
+
+
+def test_mixed_function_spaces_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormError, match=r"mixed_element"):
+        plan(tmp_path, "M = MixedFunctionSpace(V, W); p, q = TestFunctions(M); forms = [p*dx + q*dx]")
+
+
 def test_linear_forms_without_unknown_are_loads(tmp_path: Path) -> None:
     text = "f = Coefficient(V); mass = du*v*dx; load = f*v*dx; forms = [load, mass]"
     operators = plan(tmp_path, text)

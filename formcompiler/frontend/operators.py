@@ -132,10 +132,34 @@ def plan_operators(
     with _errors_of_ufl():
         for _, form in forms:
             check_form(form)
-        operators = _Planner(stem, list(forms), names, problem).plan()
+            _check_rank(form)
+        operators = _Planner(stem, _with_unique_names(forms), names, problem).plan()
     if len(operators) == 1:
         operators = [replace(operators[0], name=stem)]
     return operators if symbolic else [_without_derivatives(operator) for operator in operators]
+
+
+def _check_rank(form: Any) -> None:
+    arguments = form.arguments()
+    numbers = [argument.number() for argument in arguments]
+    if any(argument.part() is not None for argument in arguments):
+        raise UnsupportedFormError(
+            "the form has arguments from a ufl.MixedFunctionSpace; use a FunctionSpace of basix.ufl.mixed_element, or "
+            "compile each block of ufl.extract_blocks(form) as a form of its own"
+        )
+    if numbers not in ([], [0], [0, 1]):
+        raise UnsupportedFormError(
+            f"the form has arguments with the numbers {numbers}; an operator has a test function (0) and perhaps a "
+            "trial function (1)"
+        )
+
+
+def _with_unique_names(forms: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return each form once, with a name of its own."""
+    namer = Namer()
+    once = {id(form): (name, form) for name, form in reversed(forms)}
+    kept = [(name, form) for name, form in forms if once.pop(id(form), None) is not None]
+    return [(namer.unique(name), form) for name, form in kept]
 
 
 def _without_derivatives(operator: OperatorForms) -> OperatorForms:
@@ -155,7 +179,9 @@ class _Planner:
     def plan(self) -> list[OperatorForms]:
         """Return all operators, the file's main one first."""
         order = [name for name, _ in self._rest]
-        operators = [*self._of_problem(), *self._of_pair(), *self._of_residual_f()]
+        operators = list(self._of_problem())
+        operators += self._of_pair(f"{self._stem}_a" if operators else self._stem)
+        operators += self._of_residual_f(f"{self._stem}_F" if operators else self._stem)
         free = {}
         for rank in (1, 2, 0):  # linear forms first: they may claim a bilinear form as their Jacobian
             for entry in [entry for entry in self._rest if _rank(entry[1]) == rank]:
@@ -177,19 +203,19 @@ class _Planner:
             self._rest = [(name, form) for name, form in self._rest if not form.equals(jacobian)]
         yield make_residual(self._stem, residual, self._problem.unknown, jacobian)
 
-    def _of_pair(self) -> Iterator[OperatorForms]:
+    def _of_pair(self, name: str) -> Iterator[OperatorForms]:
         named = dict(self._rest)
         if {"a", "L"} <= named.keys() and _rank(named["a"]) == 2 and _rank(named["L"]) == 1:
             self._rest = [entry for entry in self._rest if entry[0] not in ("a", "L")]
-            yield make_pair(self._stem, named["a"], named["L"])
+            yield make_pair(name, named["a"], named["L"])
 
-    def _of_residual_f(self) -> Iterator[OperatorForms]:
+    def _of_residual_f(self, name: str) -> Iterator[OperatorForms]:
         named = dict(self._rest)
         if "F" in named and _rank(named["F"]) == 1:
             self._rest = [entry for entry in self._rest if entry[0] != "F"]
             candidates = [form for _, form in self._rest if _rank(form) == 2]
             unknown = find_unknown("F", named["F"], self._names, candidates)
-            yield make_residual(self._stem, named["F"], unknown, self._take_jacobian(named["F"], unknown))
+            yield make_residual(name, named["F"], unknown, self._take_jacobian(named["F"], unknown))
 
     def _take_jacobian(self, residual: Any, unknown: Any) -> Any | None:
         """Return the form J, or one that is the derivative of the residual, and take it off the list."""

@@ -85,6 +85,34 @@ a = inner(grad(u), v) * dx
 )
 
 
+SYSTEM = (
+    mesh("quadrilateral")
+    + """
+D = basix.ufl.element("DG", "quadrilateral", 1, shape=(2,))
+V = FunctionSpace(mesh, basix.ufl.mixed_element([basix.ufl.element("DG", "quadrilateral", 0), D]))
+w = Coefficient(V)
+p, u = split(w)
+q, v = TestFunctions(V)
+g = Coefficient(FunctionSpace(mesh, D))
+n = FacetNormal(mesh)
+F = (
+    p * u[0] * q * dx
+    + inner(jump(p), jump(q)) * dS
+    + p('+') * dot(u('-'), n('+')) * q('-') * dS
+    - dot(avg(g), v('+')) * u[1]('-') * dS(8)
+)
+"""
+)
+
+LARGE = (
+    mesh("hexahedron")
+    + """
+V = FunctionSpace(mesh, basix.ufl.element("P", "hexahedron", 2, shape=(3,)))
+u, v = Coefficient(V), TestFunction(V)
+F = inner(u, v) * dx
+"""
+)
+
 LOAD = (
     mesh("quadrilateral")
     + """
@@ -140,6 +168,8 @@ def driver_of(name: str) -> stub.Driver:
         "elasticity": {"text": ELASTICITY, "constants": (("lmbda", 1.5), ("mu", 0.5))},
         "robin": {"text": ROBIN},
         "load": {"text": LOAD},
+        "large": {"text": LARGE},
+        "system": {"text": SYSTEM, "coefficients": ("g",)},
         "clock": {"text": CLOCK, "constants": (("t", 0.4),)},
         "petrov": {"text": PETROV_GALERKIN, "test": "V", "trial": "U"},
         **{f"dg_{cell}": {"text": dg(cell)} for cell in CELLS},
@@ -210,7 +240,7 @@ def check(found: dict[str, np.ndarray], residual: np.ndarray, jacobian: np.ndarr
         assert np.allclose(found["apply"], WEIGHT * jacobian @ z, rtol=1e-11, atol=1e-11)
 
 
-VOLUME = ["poisson", "nonlinear", "stokes", "elasticity", "robin", "petrov", "dg_interval"]
+VOLUME = ["poisson", "nonlinear", "stokes", "elasticity", "robin", "petrov", "dg_interval", "system", "large"]
 
 
 @pytest.mark.parametrize("name", VOLUME)
@@ -226,6 +256,11 @@ def test_volume_methods_add_weighted_element_tensors_in_the_order_of_dune(name: 
 
 def cell_of(driver: stub.Driver) -> str:
     return driver.trial.cell_type.name
+
+
+def test_large_matrices_live_on_the_heap() -> None:
+    header = driver_of("large").header
+    assert "std::vector<Scalar> A_storage(6561);" in header and "Scalar A[81] = {};" in header
 
 
 def test_cells_without_id_skip_integrals_on_parts_of_the_mesh() -> None:
@@ -253,12 +288,14 @@ def test_boundary_methods_see_the_facet_of_dune_and_its_id(name: str, facet_id: 
         check(found, *tensors, z)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(cell: str) -> None:
-    driver = driver_of(f"dg_{cell}")
-    corners = stub.random_cell(cell, 11)
+@pytest.mark.parametrize("name", [*(f"dg_{cell}" for cell in CELLS), "system"])
+def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(name: str) -> None:
+    driver = driver_of(name)
+    cell = cell_of(driver)
     n = driver.trial.dim
     x, z = ([random_vector(n, seed + side) for side in (0, 1)] for seed in (12, 14))
+    data = [random_data(driver, seed) for seed in (30, 40)]
+    corners = stub.random_cell(cell, 11)
     facets = stub.dune_facet_vertices(cell)
     turns = set()
     for number in range(3 * len(facets)):
@@ -268,15 +305,14 @@ def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(cel
         local = [stub.basix_facet(cell, v) for v in (inside, outside)]
         turn = stub.facet_turn(cell, (corners, other), (local[0], local[1]))
         turns.add(turn)
-        found = driver.run(
-            ["skeleton", WEIGHT, -1, *numbers, *entity_words(-1, corners, {}), *entity_words(-1, other, {}), *x, *z]
-        )
+        sides = [*entity_words(-1, corners, data[0]), *entity_words(-1, other, data[1])]
+        found = driver.run(["skeleton", WEIGHT, 8, *numbers, *sides, *x, *z])
         residual, jacobian = oracle(driver).tensors(
-            *("interior_facet", None, np.stack([corners, other]), x, [{}, {}]),
+            *("interior_facet", 8, np.stack([corners, other]), x, data),
             local_facet=local,
             facet_permutation=[0, turn],
         )
-        blocks = [[found[name].reshape(n, n) for name in row] for row in (("ss", "sn"), ("ns", "nn"))]
+        blocks = [[found[block].reshape(n, n) for block in row] for row in (("ss", "sn"), ("ns", "nn"))]
         joined = {
             "alpha": np.concatenate([found["alpha_s"], found["alpha_n"]]),
             "apply": np.concatenate([found["apply_s"], found["apply_n"]]),
