@@ -212,7 +212,10 @@ def test_mesh_of_the_plate_has_the_tags_that_the_demo_names():
 
 
 def test_script_makes_the_mesh_of_the_plate(tmp_path):
-    pytest.importorskip("gmsh", exc_type=ImportError)
+    try:
+        import gmsh  # noqa: F401
+    except (ImportError, OSError) as error:  # without the libraries of a desktop it is there, but does not load
+        pytest.skip(f"gmsh cannot be loaded: {error}")
     script = ROOT / "demo" / "meshes" / "make_meshes.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True, timeout=60)
     ours, made = (meshio.read(folder / "plate_with_hole.msh") for folder in (script.parent, tmp_path))
