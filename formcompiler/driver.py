@@ -93,7 +93,7 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
     """
     if form_file.problem is None:
         raise UnsupportedFormError(f"{form_file.path} defines no formcompiler.Problem, so there is nothing to run")
-    settings = dataclasses.asdict(options)
+    settings = {**dataclasses.asdict(options), "vectorize": "cells"}  # the engine hands over batches of cells
 
     def compile_one(form: Any) -> CompiledForm:
         return compile_form(form, names=form_file.names, **settings)

@@ -46,6 +46,10 @@ class KernelHandle(Protocol):
     def constants(self) -> tuple[int, ...]:
         """Return the positions of the kernel's constants among those of the form."""
 
+    @property
+    def lanes(self) -> int:
+        """Return how many entities one call takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -82,6 +86,19 @@ def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[Subd
     return Entities(*(np.ascontiguousarray(table[rows]) for table in (cells, facets, permutations)))
 
 
+def make_batches(entities: Entities, lanes: int) -> IntArray:
+    """Return the entities in batches of equal facet numbers and permutations, axes (batch, lane); -1 pads the last."""
+    n = len(entities.cells)
+    keys = np.hstack([entities.facets, entities.permutations])
+    groups = np.unique(keys, axis=0, return_inverse=True)[1].ravel() if n else np.zeros(0, dtype=np.int64)
+    batches = []
+    for group in range(int(groups.max(initial=-1)) + 1):
+        members = np.flatnonzero(groups == group)
+        members = np.pad(members, (0, -len(members) % lanes), constant_values=-1)
+        batches.append(members.reshape(-1, lanes))
+    return np.concatenate([np.zeros((0, lanes), dtype=np.int32), *batches]).astype(np.int32)
+
+
 class _Table(ctypes.Structure):
     _fields_ = (("numbers", ctypes.c_void_p), ("width", ctypes.c_int64))
 
@@ -89,7 +106,9 @@ class _Table(ctypes.Structure):
 class _Loop(ctypes.Structure):
     _fields_ = (
         ("kernel", KERNEL_TYPE),
-        ("n_entities", ctypes.c_int64),
+        ("n_lanes", ctypes.c_int64),
+        ("n_batches", ctypes.c_int64),
+        ("batches", ctypes.c_void_p),
         ("n_sides", ctypes.c_int64),
         ("cells", ctypes.c_void_p),
         ("facets", ctypes.c_void_p),
@@ -144,17 +163,18 @@ class Operator:
         self.arguments = tuple(arguments)
         self.coefficients = tuple(coefficients)
         self.constants = tuple(np.ascontiguousarray(value, dtype=np.float64) for value in constants)
-        self._tasks = [
-            (kernel, select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)) for kernel in kernels
-        ]
+        self._tasks = []
+        for kernel in kernels:
+            entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
+            self._tasks.append((kernel, entities, make_batches(entities, kernel.lanes)))
 
     @stage("assemble numbers")
     def number(self, vectors: Sequence[FloatArray] = ()) -> float:
         """Return the integral of a form without arguments; ``vectors`` are the dofs of each coefficient."""
         result = ctypes.c_double(0.0)
         self._check_rank(0)
-        for kernel, entities in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, vectors)
+        for kernel, entities, batches in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
             load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result))
         return result.value
 
@@ -163,8 +183,8 @@ class Operator:
         """Return the assembled linear form, shape (n_dofs of the test function,)."""
         self._check_rank(1)
         result = np.zeros(self.arguments[0].n_dofs)
-        for kernel, entities in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, vectors)
+        for kernel, entities, batches in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
             load_engine().fc_assemble_vector(ctypes.byref(loop), _pointer(result))
         return result
 
@@ -182,8 +202,8 @@ class Operator:
         rows, cols = (np.zeros(dofmap.n_dofs, dtype=np.uint8) for dofmap in self.arguments)
         fixed = np.asarray(constrained, dtype=np.int64)
         rows[fixed] = cols[fixed] = 1
-        for kernel, entities in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, vectors)
+        for kernel, entities, batches in self._tasks:
+            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
             tables = [_pointer(table) for table in (starts, columns, values, rows, cols)]
             if load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables):
                 raise InternalCompilerError("an entry of the matrix has no place in its pattern")
@@ -201,7 +221,7 @@ class Operator:
         pattern = sp.csr_matrix(tuple(dofmap.n_dofs for dofmap in self.arguments), dtype=np.int32)
         if pattern.shape[0] == pattern.shape[1]:
             pattern = sp.identity(pattern.shape[0], dtype=np.int32, format="csr")
-        for _, entities in self._tasks:
+        for _, entities, _ in self._tasks:
             tests, trials = (_incidence(dofmap, entities.cells) for dofmap in self.arguments)
             pattern = pattern + tests.T @ trials
         pattern = pattern.tocsr()
@@ -215,7 +235,7 @@ class Operator:
             raise InternalCompilerError(f"a form with {len(self.arguments)} arguments is assembled as one with {rank}")
 
     def _make_loop(
-        self, kernel: KernelHandle, entities: Entities, vectors: Sequence[FloatArray]
+        self, kernel: KernelHandle, entities: Entities, batches: IntArray, vectors: Sequence[FloatArray]
     ) -> tuple[_Loop, list[Any]]:
         """Return the loop's description, and what must stay alive as long as it is used."""
         own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in kernel.coefficients]
@@ -234,7 +254,9 @@ class Operator:
         pointers = [ctypes.cast(array, ctypes.c_void_p) for array in arrays]
         loop = _Loop(
             kernel=kernel.address,
-            n_entities=entities.cells.shape[0],
+            n_lanes=kernel.lanes,
+            n_batches=len(batches),
+            batches=_pointer(batches),
             n_sides=entities.cells.shape[1],
             cells=_pointer(entities.cells),
             facets=_pointer(entities.facets),

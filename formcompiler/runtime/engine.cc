@@ -1,6 +1,6 @@
-// Assembly loops of the embedded engine. A loop runs a compiled kernel over a list of cells or facets: it gathers
+// Assembly loops of the embedded engine. A loop runs a compiled kernel over batches of cells or facets: it gathers
 // coordinates and dofs, calls the kernel, and adds the result to a number, a vector or a compressed-row matrix.
-// All tables belong to the caller. Built once per machine; the layouts are mirrored in assembly.py.
+// The lanes of a batch are entities with equal facet numbers and permutations. All tables belong to the caller. Built once per machine; the layouts are mirrored in assembly.py.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,8 @@ extern "C" {
 
 // Adds to `a`, row-major over the arguments' dofs (for two cells: all dofs of the first, then of the second).
 // coefficients[k], constants[k]: dofs and values of the k-th; coordinates: axes (side, node, direction);
-// facet, permutation: one per side.
+// facet, permutation: one per side. If a kernel takes several lanes, a, the dofs of each coefficient and the
+// coordinates have the lane as their last axis.
 using Kernel = void (*)(double* a, const double* const* coefficients, const double* const* constants,
                         const double* coordinates, const int* facet, const unsigned char* permutation);
 
@@ -25,7 +26,9 @@ struct Table {
 
 struct Loop {
   Kernel kernel;
-  std::int64_t n_entities;
+  std::int64_t n_lanes;
+  std::int64_t n_batches;
+  const int* batches;                 // entities of each batch, axes (batch, lane); -1 for lanes without one
   std::int64_t n_sides;
   const int* cells;                   // axes (entity, side)
   const int* facets;                  // axes (entity, side)
@@ -65,22 +68,21 @@ Buffer make_buffer(std::int64_t size) {
 class Gatherer {
  public:
   explicit Gatherer(const Loop& loop)
-      : loop_(loop), coordinates_(make_buffer(loop.n_sides * loop.nodes.width * loop.gdim)) {
+      : loop_(loop), coordinates_(make_buffer(loop.n_lanes * loop.n_sides * loop.nodes.width * loop.gdim)) {
     for (std::int64_t k = 0; k < loop.n_coefficients; ++k) {
-      buffers_.push_back(make_buffer(loop.n_sides * loop.coefficients[k].width));
+      buffers_.push_back(make_buffer(loop.n_lanes * loop.n_sides * loop.coefficients[k].width));
       coefficients_.push_back(buffers_.back().get());
     }
   }
 
-  void load(std::int64_t entity) {
-    for (std::int64_t side = 0; side < loop_.n_sides; ++side) {
-      const std::int64_t cell = loop_.cells[entity * loop_.n_sides + side];
-      load_coordinates(cell, side);
-      for (std::int64_t k = 0; k < loop_.n_coefficients; ++k) {
-        const Table& table = loop_.coefficients[k];
-        const int* dofs = table.numbers + cell * table.width;
-        double* target = buffers_[static_cast<std::size_t>(k)].get() + side * table.width;
-        for (std::int64_t i = 0; i < table.width; ++i) target[i] = loop_.vectors[k][dofs[i]];
+  // Lanes without an entity see the first one, so that their arithmetic is that of a valid cell.
+  void load(const int* entities) {
+    for (std::int64_t lane = 0; lane < loop_.n_lanes; ++lane) {
+      const std::int64_t entity = entities[lane] < 0 ? entities[0] : entities[lane];
+      for (std::int64_t side = 0; side < loop_.n_sides; ++side) {
+        const std::int64_t cell = loop_.cells[entity * loop_.n_sides + side];
+        load_coordinates(cell, side, lane);
+        for (std::int64_t k = 0; k < loop_.n_coefficients; ++k) load_dofs(k, cell, side, lane);
       }
     }
   }
@@ -89,11 +91,20 @@ class Gatherer {
   const double* const* coefficients() const { return coefficients_.data(); }
 
  private:
-  void load_coordinates(std::int64_t cell, std::int64_t side) {
+  void load_coordinates(std::int64_t cell, std::int64_t side, std::int64_t lane) {
     const int* nodes = loop_.nodes.numbers + cell * loop_.nodes.width;
-    double* target = coordinates_.get() + side * loop_.nodes.width * loop_.gdim;
+    double* target = coordinates_.get() + side * loop_.nodes.width * loop_.gdim * loop_.n_lanes + lane;
     for (std::int64_t i = 0; i < loop_.nodes.width; ++i)
-      std::copy_n(loop_.points + nodes[i] * loop_.gdim, loop_.gdim, target + i * loop_.gdim);
+      for (std::int64_t d = 0; d < loop_.gdim; ++d)
+        target[(i * loop_.gdim + d) * loop_.n_lanes] = loop_.points[nodes[i] * loop_.gdim + d];
+  }
+
+  void load_dofs(std::int64_t k, std::int64_t cell, std::int64_t side, std::int64_t lane) {
+    const Table& table = loop_.coefficients[k];
+    const int* dofs = table.numbers + cell * table.width;
+    const double* vector = loop_.vectors[k];
+    double* target = buffers_[static_cast<std::size_t>(k)].get() + side * table.width * loop_.n_lanes + lane;
+    for (std::int64_t i = 0; i < table.width; ++i) target[i * loop_.n_lanes] = vector[dofs[i]];
   }
 
   const Loop& loop_;
@@ -111,20 +122,22 @@ void collect_dofs(const Loop& loop, std::int64_t entity, const Table& table, std
   }
 }
 
-// Calls scatter(entity, a) with the kernel's result for each entity.
+// Calls scatter(entity, a) for each entity; entry i of the kernel's result is a[i * n_lanes].
 template <class Scatter>
 void run(const Loop& loop, Scatter scatter) {
   std::int64_t size = 1;
   for (std::int64_t k = 0; k < loop.rank; ++k) size *= loop.n_sides * loop.arguments[k].width;
-  const Buffer a = make_buffer(size);
+  const Buffer a = make_buffer(size * loop.n_lanes);
   Gatherer gatherer(loop);
-  for (std::int64_t entity = 0; entity < loop.n_entities; ++entity) {
-    gatherer.load(entity);
-    std::fill_n(a.get(), size, 0.0);
-    const std::int64_t first = entity * loop.n_sides;
+  for (std::int64_t batch = 0; batch < loop.n_batches; ++batch) {
+    const int* entities = loop.batches + batch * loop.n_lanes;
+    gatherer.load(entities);
+    std::fill_n(a.get(), size * loop.n_lanes, 0.0);
+    const std::int64_t first = entities[0] * loop.n_sides;
     loop.kernel(a.get(), gatherer.coefficients(), loop.constants, gatherer.coordinates(), loop.facets + first,
                 loop.permutations + first);
-    scatter(entity, a.get());
+    for (std::int64_t lane = 0; lane < loop.n_lanes; ++lane)
+      if (entities[lane] >= 0) scatter(entities[lane], a.get() + lane);
   }
 }
 
@@ -142,7 +155,8 @@ void fc_assemble_vector(const Loop* loop, double* vector) {
   std::vector<int> rows;
   run(*loop, [&](std::int64_t entity, const double* a) {
     collect_dofs(*loop, entity, loop->arguments[0], rows);
-    for (std::size_t i = 0; i < rows.size(); ++i) vector[rows[i]] += a[i];
+    const auto n_lanes = static_cast<std::size_t>(loop->n_lanes);
+    for (std::size_t i = 0; i < rows.size(); ++i) vector[rows[i]] += a[i * n_lanes];
   });
 }
 
@@ -166,7 +180,7 @@ std::int64_t fc_assemble_matrix(const Loop* loop, const int* row_starts, const i
         if (place == end || *place != cols[j])
           ++n_lost;
         else
-          values[place - columns] += a[i * cols.size() + j];
+          values[place - columns] += a[(i * cols.size() + j) * static_cast<std::size_t>(loop->n_lanes)];
       }
     }
   });

@@ -23,6 +23,7 @@ class Handle:
     address: int
     coefficients: tuple = ()
     constants: tuple = ()
+    lanes: int = 1
 
 
 @dataclass(frozen=True)

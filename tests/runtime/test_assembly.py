@@ -5,9 +5,10 @@ import ufl
 from ffcx_kernels import build_kernel, compile_form
 from randomized import CELLS, random_mesh
 
+import formcompiler
 from formcompiler.elements.cells import dimension
 from formcompiler.errors import InternalCompilerError, UnsupportedFormError
-from formcompiler.runtime.assembly import Operator, select_entities
+from formcompiler.runtime.assembly import Operator, make_batches, select_entities
 from formcompiler.runtime.mesh import box_mesh
 from formcompiler.runtime.spaces import make_dofmap
 
@@ -168,3 +169,47 @@ def test_divergence_theorem_holds_with_kernels_of_ffcx(cell):
     )
     assert abs(inside) > 1e-3
     np.testing.assert_allclose(inside, outside, rtol=1e-10)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+@pytest.mark.parametrize("integral_type", ["cell", "exterior_facet", "interior_facet"])
+def test_batches_hold_each_entity_once_and_only_facets_of_one_kind(lanes: int, integral_type: str) -> None:
+    mesh = box_mesh("quadrilateral", [3, 5], [0.0, 0.0], [1.0, 1.0])
+    entities = select_entities(mesh, integral_type, ("otherwise",))
+    batches = make_batches(entities, lanes)
+    assert batches.shape[1] == lanes
+    np.testing.assert_array_equal(np.sort(batches[batches >= 0]), np.arange(len(entities.cells)))
+    assert (batches[:, 0] >= 0).all()
+    for batch in batches:
+        members = batch[batch >= 0]
+        assert (entities.facets[members] == entities.facets[members[0]]).all()
+        assert (entities.permutations[members] == entities.permutations[members[0]]).all()
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 5])
+def test_batches_of_cells_assemble_the_same_as_single_cells_for_any_mesh_size(cells: int) -> None:
+    domain = ufl.Mesh(basix.ufl.element("Lagrange", "quadrilateral", 1, shape=(2,)))
+    V = ufl.FunctionSpace(domain, basix.ufl.element("DG", "quadrilateral", 2))
+    u, v, w = ufl.TrialFunction(V), ufl.TestFunction(V), ufl.Coefficient(V)
+    n = ufl.FacetNormal(domain)
+    bilinear = (
+        (1 + w**2) * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx
+        + ufl.avg(w) * ufl.jump(u) * ufl.jump(v) * ufl.dS
+        - ufl.dot(ufl.grad(u), n) * v * w * ufl.ds
+    )
+    linear, number = ufl.action(bilinear, w), w**2 * ufl.dx
+    mesh = box_mesh("quadrilateral", [cells, cells + 1], [0.0, 0.0], [1.0, 2.0])
+    dofmap = make_dofmap(V.ufl_element(), mesh)
+    values = np.random.default_rng(cells).standard_normal(dofmap.n_dofs)
+    results = []
+    for vectorize in ("none", "cells"):
+        operators = []
+        for form, n_arguments in ((bilinear, 2), (linear, 1), (number, 0)):
+            kernels = formcompiler.compile_form(form, vectorize=vectorize).kernels
+            operators.append(Operator(kernels, mesh, arguments=[dofmap] * n_arguments, coefficients=[dofmap]))
+        results.append(
+            (operators[0].matrix([values]).toarray(), operators[1].vector([values]), operators[2].number([values]))
+        )
+    for single, batched in zip(*results, strict=True):
+        np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())
+    np.testing.assert_allclose(results[0][0] @ values, results[0][1], rtol=1e-10, atol=1e-12)
