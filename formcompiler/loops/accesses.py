@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,11 @@ class Access:
     relation: isl.Map
     is_exact: bool
     is_conditional: bool
+
+    @property
+    def memory(self) -> str:
+        """Return the name of the memory that is touched; what touches different memory is independent."""
+        return str(self.relation.get_tuple_name(isl.dim_type.out))
 
     def __str__(self) -> str:
         """Return it as it stands in the instruction."""
@@ -142,25 +147,6 @@ def reorder(domain: isl.Set, names: Sequence[str]) -> isl.Set:
     return domain
 
 
-def find_accesses(kernel: lp.LoopKernel, order: ProgramOrder, instruction_id: str) -> tuple[Access, ...]:
-    """Return the accesses of an instruction: reads in the order of the expression, then indices, then writes."""
-    instruction = kernel.id_to_insn[instruction_id]
-    if isinstance(instruction, lp.NoOpInstruction):
-        return ()
-    arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)} | set(kernel.temporary_variables)
-    found = [(r, False) for r in find_references(instruction.expression, arrays)]
-    for predicate in sorted(instruction.predicates, key=str):
-        found += [(r, False) for r in find_references(predicate, arrays)]
-    for assignee in instruction.assignees:
-        target, *indices = find_references(assignee, arrays)
-        found += [*((r, False) for r in indices), (target, True)]
-    maker = _RelationMaker(kernel, order.loops[instruction_id])
-    return tuple(
-        maker.make(f"{instruction_id}.{n}", instruction, reference, is_write)
-        for n, (reference, is_write) in enumerate(found)
-    )
-
-
 def find_references(expression: Any, variables: Iterable[str]) -> list[Reference]:
     """Return all references to the variables, in the order in which they stand in the expression."""
     mapper = _References(variables)
@@ -168,45 +154,67 @@ def find_references(expression: Any, variables: Iterable[str]) -> list[Reference
     return mapper.found
 
 
-def _names(expressions: Iterable[Any]) -> set[str]:
-    return {name for expression in expressions for name in get_dependencies(expression)}
+class AccessFinder:
+    """Finds the accesses of a kernel's instructions.
 
+    Args:
+        kernel: The kernel.
+        order: Its order; the dimensions of relations are loops in this order.
+    """
 
-class _RelationMaker:
-    """Makes the relations of one instruction's accesses."""
-
-    def __init__(self, kernel: lp.LoopKernel, loops: tuple[str, ...]) -> None:
+    def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder) -> None:
         self._kernel = kernel
-        self._loops = loops
+        self._order = order
+        self._arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)} | set(kernel.temporary_variables)
         self._domains: dict[tuple[str, ...], isl.Set] = {}
+        self._renumbered = find_renumbered(
+            kernel, (r for i in kernel.instructions for r, _ in self._references(i)), self._arrays
+        )
 
-    def _domain(self, loops: tuple[str, ...]) -> isl.Set:
+    def accesses(self, instruction_id: str) -> tuple[Access, ...]:
+        """Return the accesses of an instruction: reads in the order of the expression, then indices, then writes."""
+        instruction = self._kernel.id_to_insn[instruction_id]
+        return tuple(
+            self._make(f"{instruction_id}.{n}", instruction, reference, is_write)
+            for n, (reference, is_write) in enumerate(self._references(instruction))
+        )
+
+    def domain(self, loops: tuple[str, ...]) -> isl.Set:
+        """Return the points of loops (`iteration_domain`)."""
         if loops not in self._domains:
             self._domains[loops] = iteration_domain(self._kernel, loops)
         return self._domains[loops]
 
-    def make(self, key: str, instruction: Any, reference: Reference, is_write: bool) -> Access:
-        """Return the access that belongs to a reference."""
+    def _references(self, instruction: Any) -> list[tuple[Reference, bool]]:
+        if isinstance(instruction, lp.NoOpInstruction):
+            return []
+        found = [(r, False) for r in find_references(instruction.expression, self._arrays)]
+        for predicate in sorted(instruction.predicates, key=str):
+            found += [(r, False) for r in find_references(predicate, self._arrays)]
+        for assignee in instruction.assignees:
+            target, *indices = find_references(assignee, self._arrays)
+            found += [*((r, False) for r in indices), (target, True)]
+        return found
+
+    def _make(self, key: str, instruction: Any, reference: Reference, is_write: bool) -> Access:
+        loops = self._order.loops[instruction.id]
         conditions = (*sorted(instruction.predicates, key=str), *reference.conditions)
-        domain = self._domain((*self._loops, *reference.reduction_inames))
-        for name in sorted(_names((*conditions, *(reference.subscript or ())))):
-            if self._is_value(name) and domain.find_dim_by_name(isl.dim_type.param, name) < 0:
-                n = domain.dim(isl.dim_type.param)
-                domain = domain.insert_dims(isl.dim_type.param, n, 1).set_dim_name(isl.dim_type.param, n, name)
+        domain = self.domain((*loops, *reference.reduction_inames))
+        domain = self._with_parameters(domain, (*conditions, *(reference.subscript or ())))
         is_exact = True
         for condition in conditions:
             where = condition_to_set(domain.space, condition)
             is_exact = is_exact and where is not None
             domain = domain if where is None else domain.intersect(where)
-        space_name, shape = self._storage(reference)
-        if space_name != reference.variable or reference.subscript is None or (shape and not reference.subscript):
+        memory, shape = self._storage(reference)
+        subscript: tuple[Any, ...] = reference.subscript or ()
+        if memory != reference.variable or reference.subscript is None or (shape and not subscript):
             is_exact, subscript = False, (None,) * len(shape)
-        else:
-            subscript = reference.subscript
+        elif memory in self._renumbered:
+            subscript, shape = self._renumber(memory, subscript, shape)
         relation, is_affine = self._relate(domain, subscript, shape)
-        extra = len(reference.reduction_inames)
-        relation = relation.project_out(isl.dim_type.in_, len(self._loops), extra)
-        relation = relation.set_tuple_name(isl.dim_type.in_, key).set_tuple_name(isl.dim_type.out, space_name)
+        relation = relation.project_out(isl.dim_type.in_, len(loops), len(reference.reduction_inames))
+        relation = relation.set_tuple_name(isl.dim_type.in_, key).set_tuple_name(isl.dim_type.out, memory)
         return Access(
             key,
             instruction.id,
@@ -218,8 +226,14 @@ class _RelationMaker:
             bool(conditions),
         )
 
-    def _is_value(self, name: str) -> bool:
-        return isinstance(self._kernel.arg_dict.get(name), lp.ValueArg)
+    def _with_parameters(self, domain: isl.Set, expressions: Iterable[Any]) -> isl.Set:
+        """Return the domain with all value arguments of the expressions as parameters."""
+        for name in sorted({name for expression in expressions for name in get_dependencies(expression)}):
+            is_value = isinstance(self._kernel.arg_dict.get(name), lp.ValueArg)
+            if is_value and domain.find_dim_by_name(isl.dim_type.param, name) < 0:
+                n = domain.dim(isl.dim_type.param)
+                domain = domain.insert_dims(isl.dim_type.param, n, 1).set_dim_name(isl.dim_type.param, n, name)
+        return domain
 
     def _storage(self, reference: Reference) -> tuple[str, tuple[Any, ...]]:
         """Return the name of the memory behind a variable, and its shape; shared memory has none."""
@@ -233,6 +247,23 @@ class _RelationMaker:
             shape = (None,) * len(reference.subscript)
         return reference.variable, shape
 
+    def _renumber(
+        self, memory: str, subscript: Sequence[Any], shape: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return a subscript with look-ups replaced by where they look, and the shape that belongs to it."""
+        indices: list[Any] = []
+        extents: list[Any] = []
+        for n, (index, extent) in enumerate(zip(subscript, shape, strict=True)):
+            if n in self._renumbered[memory]:
+                entry = _find_lookup(self._kernel, index, self._arrays)
+                assert entry is not None
+                indices += entry[0].index_tuple
+                extents += [None] * len(entry[0].index_tuple)
+            else:
+                indices.append(index)
+                extents.append(extent)
+        return tuple(indices), tuple(extents)
+
     def _relate(self, domain: isl.Set, subscript: Sequence[Any], shape: Sequence[Any]) -> tuple[isl.Map, bool]:
         """Return the relation from points to elements, and whether it is exact."""
         n_loops = domain.dim(isl.dim_type.set)
@@ -241,7 +272,7 @@ class _RelationMaker:
         relation = isl.Map.from_domain_and_range(tables.domain, isl.Set("{ [] }"))
         is_exact = True
         for n, index in enumerate(plain):
-            function = _function(tables.domain.space, index)
+            function = affine_function(tables.domain.space, index)
             if function is None:
                 is_exact = False
                 extent = _extent(shape[n] if n < len(shape) else None)
@@ -251,7 +282,65 @@ class _RelationMaker:
         return relation.project_out(isl.dim_type.in_, n_loops, extra), is_exact
 
 
-def _function(space: isl.Space, expression: Any) -> isl.Map | None:
+def find_renumbered(
+    kernel: lp.LoopKernel, references: Iterable[Reference], arrays: Collection[str]
+) -> dict[str, frozenset[int]]:
+    """Return by variable the dimensions that are only ever indexed through one constant table without repetitions.
+
+    Such a look-up renumbers the elements: where it looks says as well which element is meant, and is affine.
+    """
+    seen: dict[tuple[str, int], set[tuple[str, str] | None]] = {}
+    for reference in references:
+        for n, index in enumerate(reference.subscript or ()):
+            found = _find_lookup(kernel, index, arrays)
+            key = None if found is None else (found[0].aggregate.name, str(found[1]))
+            seen.setdefault((reference.variable, n), set()).add(key)
+        if not reference.subscript:
+            seen.setdefault((reference.variable, -1), set()).add(None)
+    renumbered: dict[str, set[int]] = {}
+    for (variable, n), keys in seen.items():
+        if len(keys) == 1 and None not in keys and (variable, -1) not in seen:
+            renumbered.setdefault(variable, set()).add(n)
+    return {variable: frozenset(dimensions) for variable, dimensions in renumbered.items()}
+
+
+def _find_lookup(kernel: lp.LoopKernel, index: Any, arrays: Collection[str]) -> tuple[Any, Any] | None:
+    """Return (look-up, index with the look-up replaced by a variable) if that determines the index one to one."""
+    tables = _Collected(kernel)
+    outer = tables.rec(index)
+    if len(tables.found) != 1 or get_dependencies(outer) != {"_entry"}:
+        return None
+    function = affine_function(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, ["_entry"]), outer)
+    values = _table_values(kernel, tables.found[0].aggregate.name)
+    if function is None or not function.is_injective() or len(np.unique(values)) < values.size:
+        return None
+    return tables.found[0], outer
+
+
+class _Collected(IdentityMapper[[]]):
+    """Replaces look-ups in constant integer tables by a variable, and collects them."""
+
+    def __init__(self, kernel: lp.LoopKernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self.found: list[Any] = []
+
+    def map_subscript(self, expr: Any) -> Any:
+        """Replace a look-up."""
+        if _table_values(self._kernel, expr.aggregate.name) is None:
+            return expr
+        self.found.append(expr)
+        return prim.Variable("_entry")
+
+
+def _table_values(kernel: lp.LoopKernel, name: str) -> Any:
+    """Return the entries of a constant table of integers, or None if the variable is not one."""
+    array = kernel.temporary_variables.get(name)
+    values = None if array is None or not array.read_only else array.initializer
+    return None if values is None or values.dtype.kind not in "iu" else values
+
+
+def affine_function(space: isl.Space, expression: Any) -> isl.Map | None:
     """Return the function of an index expression, or None if it is not affine."""
     if expression is None or not get_dependencies(expression) <= set(space.get_var_dict()):
         return None
@@ -279,13 +368,12 @@ class _Tables(IdentityMapper[[]]):
 
     def map_subscript(self, expr: Any) -> Any:
         """Look up in a table, if it is one whose entries are known integers."""
-        array = self._kernel.temporary_variables.get(expr.aggregate.name)
-        values = None if array is None or not array.read_only else array.initializer
-        if values is None or values.dtype.kind not in "iu" or values.size > _TABLE_LIMIT:
+        values = _table_values(self._kernel, expr.aggregate.name)
+        if values is None or values.size > _TABLE_LIMIT:
             return expr
         relation = isl.Map.from_domain_and_range(self.domain, isl.Set("{ [] }"))
         for index in expr.index_tuple:
-            function = _function(self.domain.space, self.rec(index))
+            function = affine_function(self.domain.space, self.rec(index))
             if function is None:
                 return expr
             relation = relation.flat_range_product(function)

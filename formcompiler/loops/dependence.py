@@ -18,10 +18,10 @@ elements that could be meant are, and the dependence says so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import islpy as isl
 import loopy as lp
@@ -29,12 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from formcompiler.errors import TransformError
-from formcompiler.loops.accesses import Access, find_accesses
+from formcompiler.loops.accesses import Access, AccessFinder
+from formcompiler.loops.flow import FlowFinder, Kind
 from formcompiler.loops.order import LoopNest, ProgramOrder, find_order
 from formcompiler.loops.program import to_kernel
 from formcompiler.loops.vectors import Vector, find_vectors, format_vector, level_of
 
-Kind = Literal["true", "anti", "output"]
 _KIND_ORDER = {"true": 0, "anti": 1, "output": 2}
 
 
@@ -113,11 +113,13 @@ class NestDependences:
 
     Attributes:
         kernel: The kernel.
+        order: When its instructions run.
         nest: The nest.
         dependences: All of them, in program order of the sink.
     """
 
     kernel: lp.LoopKernel
+    order: ProgramOrder
     nest: LoopNest
     dependences: tuple[Dependence, ...]
 
@@ -173,7 +175,8 @@ def analyse(program: lp.LoopKernel | lp.TranslationUnit) -> tuple[NestDependence
     """
     kernel = to_kernel(program)
     order = find_order(kernel)
-    return tuple(NestDependences(kernel, nest, _dependences(kernel, order, nest.instructions)) for nest in order.nests)
+    finder = _Finder(kernel, order)
+    return tuple(NestDependences(kernel, order, nest, finder.find(nest.instructions)) for nest in order.nests)
 
 
 def analyse_nest(program: lp.LoopKernel | lp.TranslationUnit, iname: str | None = None) -> NestDependences:
@@ -189,7 +192,7 @@ def analyse_nest(program: lp.LoopKernel | lp.TranslationUnit, iname: str | None 
         every = "; ".join(f"({', '.join(nest.inames)})" for nest in order.nests) or "none"
         wanted = "exactly one loop nest" if iname is None else f"a loop '{iname}'"
         raise TransformError(f"kernel {kernel.name} must have {wanted}; its nests are {every}")
-    return NestDependences(kernel, nests[0], _dependences(kernel, order, nests[0].instructions))
+    return NestDependences(kernel, order, nests[0], _Finder(kernel, order).find(nests[0].instructions))
 
 
 def find_dependences(
@@ -208,89 +211,31 @@ def find_dependences(
     """
     kernel = to_kernel(program)
     order = find_order(kernel)
-    return _dependences(kernel, order, order.instructions, variables)
+    return _Finder(kernel, order).find(order.instructions, variables)
 
 
-def _dependences(
-    kernel: lp.LoopKernel,
-    order: ProgramOrder,
-    instructions: Sequence[str],
-    variables: Collection[str] | None = None,
-) -> tuple[Dependence, ...]:
-    accesses = [a for name in instructions for a in find_accesses(kernel, order, name)]
-    written = {a.relation.get_tuple_name(isl.dim_type.out) for a in accesses if a.is_write}
-    accesses = [
-        a
-        for a in accesses
-        if a.relation.get_tuple_name(isl.dim_type.out) in written and (variables is None or a.variable in variables)
-    ]
-    rank = {a.key: n for n, a in enumerate(accesses)}
-    found = []
-    for kind, relation in _flows(order, accesses):
-        source = accesses[rank[relation.get_tuple_name(isl.dim_type.in_)]]
-        sink = accesses[rank[relation.get_tuple_name(isl.dim_type.out)]]
-        found.append(_make_dependence(order, kind, source, sink, relation))
-    found.sort(key=lambda d: (rank[d.sink.key], rank[d.source.key], _KIND_ORDER[d.kind]))
-    return tuple(found)
+class _Finder:
+    """Finds the dependences between instructions of one kernel."""
 
+    def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder) -> None:
+        self._order = order
+        self._accesses = AccessFinder(kernel, order)
+        self._flows = FlowFinder(order)
 
-def _make_dependence(order: ProgramOrder, kind: Kind, source: Access, sink: Access, relation: isl.Map) -> Dependence:
-    loops = order.common_loops(source.instruction, sink.instruction)
-    vectors = find_vectors(distance_set(relation, len(loops)))
-    return Dependence(kind, source, sink, loops, relation, vectors, source.is_exact and sink.is_exact)
+    def find(self, instructions: Sequence[str], variables: Collection[str] | None = None) -> tuple[Dependence, ...]:
+        """Return them in program order of the sink, then of the source."""
+        accesses = [a for name in instructions for a in self._accesses.accesses(name)]
+        written = {a.memory for a in accesses if a.is_write}
+        accesses = [a for a in accesses if a.memory in written and (variables is None or a.variable in variables)]
+        rank = {a.key: n for n, a in enumerate(accesses)}
+        found = [self._make(*flow) for flow in self._flows.flows(accesses)]
+        found.sort(key=lambda d: (rank[d.sink.key], rank[d.source.key], _KIND_ORDER[d.kind]))
+        return tuple(found)
 
-
-def _flows(order: ProgramOrder, accesses: Sequence[Access]) -> list[tuple[Kind, isl.Map]]:
-    """Return kind and relation of all dependences, from iterations of one access to those of another."""
-    reads = [a for a in accesses if not a.is_write]
-    writes = [a for a in accesses if a.is_write]
-    if not writes:
-        return []
-    forward = _union(_time(order, a, 1) for a in accesses)
-    backward = _union(_time(order, a, -1) for a in accesses)
-    found: list[tuple[Kind, isl.Map]] = [("output", m) for m in _last_source(writes, writes, forward)]
-    if reads:
-        found += [("true", m) for m in _last_source(reads, writes, forward)]
-        # The next write after a read is the last one before it when time runs backward.
-        found += [("anti", m.reverse()) for m in _last_source(reads, writes, backward)]
-    return found
-
-
-def _last_source(sinks: Iterable[Access], sources: Sequence[Access], schedule: isl.UnionMap) -> list[isl.Map]:
-    """Return for each sink the last source before it that touches the same element."""
-    info = isl.UnionAccessInfo.from_sink(_union(a.relation for a in sinks))
-    must = [a.relation for a in sources if a.is_exact]
-    may = [a.relation for a in sources if not a.is_exact]
-    if must:
-        info = info.set_must_source(_union(must))
-    if may:
-        info = info.set_may_source(_union(may))
-    flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
-    maps = flow.get_map_list()
-    return [maps.get_at(n) for n in range(maps.n_map())]
-
-
-def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:
-    first, *rest = (isl.UnionMap.from_map(m) for m in maps)
-    for other in rest:
-        first = first.union(other)
-    return first
-
-
-def _time(order: ProgramOrder, access: Access, direction: int) -> isl.Map:
-    """Return when an access happens, as a map from the iterations of its instruction.
-
-    Args:
-        order: The order of the kernel.
-        access: The access.
-        direction: 1, or -1 to let time run backward.
-    """
-    depth = max(map(len, order.loops.values()))
-    loops = order.loops[access.instruction]
-    positions = order.positions[access.instruction]
-    names = [f"i{n}" for n in range(len(loops))]
-    entries = [f"{direction * positions[0]}"]
-    for name, position in zip(names, positions[1:], strict=True):
-        entries += [name if direction > 0 else f"-{name}", f"{direction * position}"]
-    entries += ["0"] * (2 * depth + 1 - len(entries))
-    return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(entries)}] }}").set_tuple_name(isl.dim_type.in_, access.key)
+    def _make(self, kind: Kind, source: Access, sink: Access, relation: isl.Map) -> Dependence:
+        loops = self._order.common_loops(source.instruction, sink.instruction)
+        vectors = find_vectors(distance_set(relation, len(loops)))
+        for end, access in ((isl.dim_type.in_, source), (isl.dim_type.out, sink)):
+            for n, iname in enumerate(self._order.loops[access.instruction]):
+                relation = relation.set_dim_name(end, n, iname)
+        return Dependence(kind, source, sink, loops, relation, vectors, source.is_exact and sink.is_exact)

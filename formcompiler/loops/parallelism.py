@@ -19,10 +19,9 @@ import islpy as isl
 import loopy as lp
 
 from formcompiler.errors import TransformError
-from formcompiler.loops.accesses import find_accesses, iteration_domain
+from formcompiler.loops.accesses import AccessFinder, iteration_domain
 from formcompiler.loops.dependence import Dependence, NestDependences
 from formcompiler.loops.iteration_space import to_iteration_space
-from formcompiler.loops.order import find_order
 
 
 def is_doall(nest: NestDependences, iname: str, *, ignoring: Collection[str] = ()) -> bool:
@@ -71,10 +70,9 @@ def is_shift_invariant(nest: NestDependences) -> bool:
     """Return whether the whole dependence graph is one node's dependences, shifted to every point of a regular nest."""
     if not nest.nest.is_perfect:
         return False
-    order = find_order(nest.kernel)
-    for name in nest.nest.instructions:
-        if any(a.is_conditional for a in find_accesses(nest.kernel, order, name)):
-            return False
+    finder = AccessFinder(nest.kernel, nest.order)
+    if any(a.is_conditional for name in nest.nest.instructions for a in finder.accesses(name)):
+        return False
     points = iteration_domain(nest.kernel, nest.inames)
     try:
         if not to_iteration_space(points).is_regular:
