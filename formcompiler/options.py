@@ -38,7 +38,11 @@ class Options:
     lanes: str = _option(
         "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")
     )
-    constfold: str = _option("literals", "constant folding", choices=("literals", "off"))
+    constfold: str = _option(
+        "full",
+        "constant folding: tables and loops over tables too, expressions only, or none",
+        choices=("full", "literals", "off"),
+    )
     licm: str = _option("off", "loop-invariant code motion", choices=("off", "cse", "nested"))
 
     def provenance(self) -> str:

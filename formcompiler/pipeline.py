@@ -9,6 +9,7 @@ from typing import Protocol
 import loopy as lp
 import numpy as np
 
+from formcompiler.constfold.fold import FoldConstants
 from formcompiler.kernel.linearize import linearize
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.licm.transform import HoistInvariants
@@ -39,6 +40,7 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         steps.append(("vectorize", CellLanes(count_lanes(options), uniform)))
+    steps.append(("constfold", FoldConstants(options.constfold)))
     return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import islpy as isl
@@ -93,13 +94,29 @@ def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> in
     """Return the floating-point operations of one run of the kernel, index arithmetic not counted.
 
     Lanes of vectors count one by one. Instructions that are no assignments (C code) do not count; a loop bound that is
-    a parameter counts as ``parameter_value``.
+    a parameter counts as ``parameter_value``. The first addition to a sum that starts at zero is free, as are all
+    additions of zero.
     """
-    kernel = t_unit.default_entrypoint
+    return count_kernel_operations(t_unit.default_entrypoint, parameter_value)
+
+
+def count_kernel_operations(kernel: lp.LoopKernel, parameter_value: int = 2) -> int:
+    """Return the same for one kernel."""
     extents = {iname: iname_extent(kernel, iname, parameter_value) for iname in sorted(kernel.all_inames())}
+    assignments = [i for i in kernel.instructions if isinstance(i, lp.MultiAssignmentBase)]
     count = _Operations()
-    return sum(
-        int(count(instruction.expression)) * math.prod(extents[i] for i in instruction.within_inames)
-        for instruction in kernel.instructions
-        if isinstance(instruction, lp.MultiAssignmentBase)
-    )
+    total = sum(int(count(i.expression)) * math.prod(extents[n] for n in i.within_inames) for i in assignments)
+    return total - sum(math.prod(extents[n] for n in i.within_inames) for i in _starts_of_sums(assignments))
+
+
+def _starts_of_sums(assignments: Sequence[Any]) -> Iterator[Any]:
+    """Find the instructions that set a variable to zero which the next one that writes it adds to."""
+    zeroed: dict[str, Any] = {}
+    for instruction in assignments:
+        for name in instruction.assignee_var_names():
+            start = zeroed.pop(name, None)
+            value = instruction.expression
+            if _is(value, 0):
+                zeroed[name] = instruction
+            elif start is not None and isinstance(value, prim.Sum) and value.children[0] == instruction.assignee:
+                yield start

@@ -1,0 +1,1 @@
+"""Pass: constant folding on loopy kernels."""
