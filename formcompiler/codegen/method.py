@@ -82,6 +82,7 @@ class _MethodWriter:
         self._real_type = np.empty(0, scalar_type).real.dtype
         self._lane = lane
         self._vectors = find_vectors(kernel, lane)
+        self._n_writers = {name: len(writers) for name, writers in kernel.writer_map().items()}
         self._expression = ExpressionWriter(shapes, self._real_type.name, lane)
         self._declared_at = find_declarations(kernel, self._vectors)
         self._lines: list[str] = []
@@ -152,7 +153,7 @@ class _MethodWriter:
             kind = "auto" if dtype is None else CPP_TYPES[dtype.numpy_dtype.name]
             if is_vector:
                 kind = "Lanes"
-            once = len(self._kernel.writer_map()[name]) == 1
+            once = self._n_writers[name] == 1
             return f"{'const ' if once else ''}{kind} {target} = {value};"
         if value.startswith(f"{target} + "):
             return f"{target} += {value[len(target) + 3 :]};"
@@ -219,6 +220,7 @@ def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset
 
     It is the first instruction that touches the temporary, and all others lie in the same loops or deeper.
     """
+    n_axes = {name: len(t.shape) for name, t in kernel.temporary_variables.items() if isinstance(t.shape, tuple)}
     first: dict[str, Any] = {}
     scattered: set[str] = set()
     for instruction in kernel.instructions:
@@ -231,8 +233,8 @@ def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset
                 scattered.add(name)
     return {
         first[name].id: name
-        for name, temporary in kernel.temporary_variables.items()
-        if len(temporary.shape) == (name in vectors) and name in first and name not in scattered
+        for name, count in n_axes.items()
+        if count == (name in vectors) and name in first and name not in scattered
     }
 
 

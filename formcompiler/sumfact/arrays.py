@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as prim
 
+from formcompiler.elements.cells import FloatArray
 from formcompiler.elements.tables import TensorFactor
 from formcompiler.kernel.builder import Expression, KernelBuilder
-from formcompiler.sumfact.frames import FrameAccess
+from formcompiler.sumfact.contraction import Collocated, Table
+from formcompiler.sumfact.frames import Frame, FrameAccess
+from formcompiler.sumfact.lines import LineMatrix
+
+_NOISE = 1e-13
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,34 @@ class Array:
         return prim.Variable(self.name)[kept] if kept else prim.Variable(self.name)
 
 
+class ArrayPool:
+    """Gives out temporary arrays; an array that is given back is used again for the same type and shape.
+
+    Args:
+        builder: The kernel under construction.
+    """
+
+    def __init__(self, builder: KernelBuilder) -> None:
+        self._builder = builder
+        self._free: dict[tuple[Any, ...], list[str]] = {}
+        self._keys: dict[str, tuple[Any, ...]] = {}
+
+    def take(self, wish: str, shape: Sequence[int], dtype: Any = "scalar") -> Array:
+        """Return an array with undefined values."""
+        stored = tuple(extent for extent in shape if extent > 1)
+        key = (tuple(shape), self._builder.dtype if dtype == "scalar" else np.dtype(dtype))
+        if stored and self._free.get(key):
+            name = self._free[key].pop()
+        else:
+            name = self._builder.temporary(wish, stored, dtype)
+            self._keys[name] = key
+        return Array(name, tuple(shape))
+
+    def give_back(self, array: Array) -> None:
+        """Let others have an array whose values are not needed any more."""
+        self._free.setdefault(self._keys[array.name], []).append(array.name)
+
+
 def make_array(builder: KernelBuilder, wish: str, shape: Sequence[int], dtype: Any = "scalar") -> Array:
     """Add a temporary array to a kernel."""
     stored = tuple(extent for extent in shape if extent > 1)
@@ -49,6 +82,56 @@ class LineTables:
     def __init__(self, builder: KernelBuilder, access: FrameAccess) -> None:
         self._builder = builder
         self._access = access
+        self._walks: dict[tuple[int, int], tuple[Any, Any]] = {}
+
+    def matrix(self, role: int, factor: TensorFactor, table: Table, side: int, *, transposed: bool) -> LineMatrix:
+        """Return what acts along lines of a role: from dofs to points, or transposed.
+
+        Args:
+            role: Direction of the frame.
+            factor: 1D element.
+            table: Derivative of the basis functions, or of the polynomial through values at the points.
+            side: Cell whose flag chooses among tables.
+            transposed: Whether the matrix goes from points to dofs (to points, if collocated).
+        """
+        points = self._access.frame.roles[role].points
+        fixed = len(points) == 1 or self.is_mirrored(role)
+        if isinstance(table, Collocated):
+            values = np.linalg.matrix_power(differentiation_matrix(points[0]), table.order)
+        else:
+            values = factor.tabulate(table, points[0])
+
+        def entry(row: int, column: int) -> Expression:
+            assert not isinstance(table, Collocated)
+            dof, point = (row, column) if transposed else (column, row)
+            return self.entry(role, [factor], [table], [side], point, [dof])
+
+        return LineMatrix(values.T if transposed else values, entry, fixed)
+
+    def is_constant(self, role: int, factor: TensorFactor, order: int) -> bool:
+        """Return whether a derivative of all basis functions is the same at all points of all cells."""
+        points = self._access.frame.roles[role].points
+        values = factor.tabulate(order, points[0])
+        return self._access.frame.selectors is None and bool(np.abs(values - values[0]).max(initial=0.0) < _NOISE)
+
+    def is_mirrored(self, role: int) -> bool:
+        """Return whether the second flag stands for the points of the first in reverse."""
+        points = self._access.frame.roles[role].points
+        return len(points) == 2 and bool(np.allclose(points[1], points[0][::-1], atol=_NOISE, rtol=0))
+
+    def point(self, role: int, side: int, number: int) -> Expression:
+        """Return the index of a point, counted as the cell of one side sees them."""
+        if not self.is_mirrored(role):
+            return number
+        if (role, side) not in self._walks:
+            reflected: Any = self._access.flag(role, side)
+            n = self._access.frame.roles[role].n_points
+            first, step = (prim.Variable(self._builder.temporary(w, (), "int32")) for w in ("first", "step"))
+            self._builder.assign(first, prim.Product((n - 1, reflected)))
+            self._builder.assign(step, prim.Sum((1, prim.Product((-2, reflected)))))
+            self._walks[role, side] = (first, step)
+        first, step = self._walks[role, side]
+        return first if number == 0 else prim.Sum((first, prim.Product((number, step))))
 
     def entry(
         self,
@@ -93,3 +176,76 @@ class LineTables:
         if len(tables) == 1:
             return tables[0]
         return np.einsum("qi,qj->qij", *tables)
+
+
+def differentiation_matrix(points: FloatArray) -> FloatArray:
+    """Return the derivatives at points of the polynomials that are 1 at one point and 0 at the others.
+
+    Barycentric formula, diagonal from the fact that constants have no derivative (J.-P. Berrut, L. N. Trefethen,
+    Barycentric Lagrange interpolation, SIAM Rev. 46, 2004).
+
+    Returns:
+        Axes (point, polynomial).
+    """
+    distances = points[:, None] - points[None, :] + np.eye(len(points))
+    weights = 1 / distances.prod(axis=1)
+    matrix = weights[None, :] / weights[:, None] / distances
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return np.asarray(matrix)
+
+
+MAX_LINE_PRODUCTS = 400
+"""A line with more products is a loop: the text would grow without bounds, and registers do not hold it anyway."""
+
+
+@dataclass(frozen=True)
+class LineSpace:
+    """The lines of one 1D element in a frame: what a plan of contractions has to know.
+
+    Attributes:
+        tables: The tables.
+        frame: The frame.
+        factor: The 1D element.
+        side: The cell that it belongs to.
+        transposed: Whether matrices go from points to dofs.
+    """
+
+    tables: LineTables
+    frame: Frame
+    factor: TensorFactor
+    side: int
+    transposed: bool
+
+    def matrix(self, role: int, table: Table) -> LineMatrix:
+        """Return the matrix of a table along a role."""
+        return self.tables.matrix(role, self.factor, table, self.side, transposed=self.transposed)
+
+    def unrolled_matrix(self, role: int, table: Table) -> LineMatrix | None:
+        """Return the matrix if its lines are short enough to be written out."""
+        return self.matrix(role, table) if self._is_short(role) else None
+
+    def is_constant(self, role: int, table: Table) -> bool:
+        """Return whether values of a table are stored once for all points."""
+        return (
+            not self.transposed
+            and not isinstance(table, Collocated)
+            and self._is_short(role)
+            and self.tables.is_constant(role, self.factor, table)
+        )
+
+    def collocates(self, role: int, order: int) -> bool:
+        """Return whether a derivative may be taken of values at the points: the points determine the polynomials."""
+        n = self.frame.roles[role].n_points
+        known = self.frame.roles[role].n_flags == 1 or self.tables.is_mirrored(role)
+        return self._is_short(role) and known and n >= max(2, self.factor.n) and not self.is_constant(role, order)
+
+    def entry(
+        self, role: int, table: Table, before: tuple[Expression, ...], after: tuple[Expression, ...]
+    ) -> Expression:
+        """Return an entry of a table at an index before and an index after the contraction."""
+        point, dof = (before, after) if self.transposed else (after, before)
+        return self.tables.entry(role, [self.factor], [table], [self.side], point[0], dof)
+
+    def _is_short(self, role: int) -> bool:
+        return self.frame.roles[role].n_points * self.factor.n <= MAX_LINE_PRODUCTS

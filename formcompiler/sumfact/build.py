@@ -9,16 +9,20 @@ Method: S. Orszag, Spectral methods for problems in complex geometries, J. Compu
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import loopy as lp
 import pymbolic.primitives as prim
 
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.kernel.direct import direct_value
+from formcompiler.kernel.fractions import share_divisions
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.parameters import declare_parameters
 from formcompiler.kernel.values import NamedValue, ValueWriter
-from formcompiler.sumfact.arrays import LineTables
+from formcompiler.naming import Namer
+from formcompiler.sumfact.arrays import ArrayPool, LineTables
 from formcompiler.sumfact.evaluation import PointArrays
 from formcompiler.sumfact.frames import Frame, FrameAccess, make_frame
 from formcompiler.sumfact.integration import ArgumentIntegrals
@@ -30,6 +34,9 @@ def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, ge
     parameters = integral_parameters(integral)
     names = [p.name for p in parameters]
     names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
+    namer = Namer(names)
+    integral = replace(integral, integrands=tuple(share_divisions(i, namer) for i in integral.integrands))
+    names = [*names, *(n for i in integral.integrands for n, _ in i.definitions)]
     builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
     for integrand in integral.integrands:
@@ -54,8 +61,10 @@ class _IntegrandWriter:
         builder, frame = self._builder, self._frame
         access = FrameAccess(builder, frame, self._integral.n_sides, "")
         tables = LineTables(builder, access)
-        arrays = PointArrays(builder, self._integral, self._integrand, access, tables, self._geometry_type)
-        arguments = ArgumentIntegrals(builder, self._integral, self._integrand.terms, access, tables)
+        pool = ArrayPool(builder)
+        arrays = PointArrays(builder, self._integral, self._integrand, access, tables, pool, self._geometry_type)
+        arrays.give_back()
+        arguments = ArgumentIntegrals(builder, self._integral, self._integrand.terms, access, tables, pool)
         values = [self._value(name, t, arrays) for name, t in self._integrand.terminals.items()]
         writer = ValueWriter(builder, self._integrand, self._geometry_type, values)
         writer.write_terminals(inside=False)

@@ -8,12 +8,28 @@ In both cases stages of one order share all common intermediate results.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 Key = tuple[Any, ...]
+Table = Any
+"""Of one argument: the order of a derivative, or `Collocated`. Of two: their orders. None stands for the identity."""
+
+
+@dataclass(frozen=True, order=True)
+class Collocated:
+    """A derivative of the polynomial through the values at the points of a line.
+
+    It maps values at points to values at the same points. With it, gradients at points take one change of basis
+    along each direction and one differentiation each, instead of a product for each pair of direction and table.
+
+    Attributes:
+        order: Order of the derivative.
+    """
+
+    order: int
 
 
 @dataclass(frozen=True)
@@ -99,3 +115,83 @@ def _without(key: Key, direction: int) -> Key:
 
 def _sortable(key: Key) -> tuple[Any, ...]:
     return tuple((table is not None, table or 0) for table in key)
+
+
+def plan_cheapest(
+    keys: Iterable[Key], dim: int, collocates: Callable[[int, int], bool], cost: Callable[[list[Stage]], float]
+) -> list[Stage]:
+    """Return the cheapest stages from dofs to values at points, with and without collocation.
+
+    Args:
+        keys: For each direction the order of the derivative that is wanted.
+        dim: Number of directions.
+        collocates: Whether a derivative along a direction may be taken of values at points.
+        cost: Cost of a plan.
+    """
+    wanted = sorted(set(keys))
+    plans = [_evaluation(wanted, order) for order in permutations(range(dim))]
+    chains = {key: find_chain(key, collocates) for key in wanted}
+    if any(len(chain) > 1 for chain in chains.values()):
+        bases = sorted({chain[0] for chain in chains.values()})
+        links = [link for chain in chains.values() for link in pairwise(chain)]
+        after = _chain_stages(links)
+        plans = [_evaluation(bases, order) + after for order in permutations(range(dim))] + plans
+    return min(plans, key=cost)
+
+
+def plan_cheapest_integration(
+    keys: Iterable[Key], dim: int, collocates: Callable[[int, int], bool], cost: Callable[[list[Stage]], float]
+) -> list[Stage]:
+    """Return the cheapest stages from factors at points to dofs: those of `plan_cheapest` transposed."""
+    given = sorted(set(keys))
+    plans = [_integration(given, order) for order in permutations(range(dim))]
+    chains = {key: find_chain(key, collocates) for key in given}
+    if any(len(chain) > 1 for chain in chains.values()):
+        links = [link for chain in chains.values() for link in pairwise(chain)]
+        before = _transposed_chain_stages(links, given)
+        bases = sorted({chain[0] for chain in chains.values()})
+        plans = [before + _integration(bases, order) for order in permutations(range(dim))] + plans
+    return min(plans, key=cost)
+
+
+def find_chain(key: Key, collocates: Callable[[int, int], bool]) -> list[Key]:
+    """Return the keys on the way to one: the one that is evaluated from dofs, then one derivative after another."""
+    later = [d for d, order in enumerate(key) if order and collocates(d, order)]
+    return [tuple(0 if d in later[n:] else order for d, order in enumerate(key)) for n in range(len(later) + 1)]
+
+
+def _chain_stages(links: Iterable[tuple[Key, Key]]) -> list[Stage]:
+    """Return stages that differentiate at points; whatever a stage needs comes before it."""
+    stages: dict[tuple[int, int], dict[Key, Output]] = {}
+    for source, target in links:
+        direction = _difference(source, target)
+        output = Output(target, ((source, Collocated(target[direction])),))
+        stages.setdefault((_n_derivatives(target), direction), {})[target] = output
+    return [Stage(level[1], tuple(stages[level].values())) for level in sorted(stages)]
+
+
+def _transposed_chain_stages(links: Iterable[tuple[Key, Key]], given: Sequence[Key]) -> list[Stage]:
+    """Return stages that add up transposed derivatives, the highest ones first."""
+    by_level: dict[tuple[int, int], list[tuple[Key, Key]]] = {}
+    for target, source in dict.fromkeys(links):
+        by_level.setdefault((-_n_derivatives(source), -_difference(target, source)), []).append((target, source))
+    known = set(given)
+    stages = []
+    for level in sorted(by_level):
+        direction = -level[1]
+        terms: dict[Key, list[tuple[Key, Any]]] = {}
+        for target, source in by_level[level]:
+            start: list[tuple[Key, Any]] = [(target, None)] if target in known else []
+            terms.setdefault(target, start).append((source, Collocated(source[direction])))
+        known.update(terms)
+        stages.append(Stage(direction, tuple(Output(target, tuple(found)) for target, found in terms.items())))
+    return stages
+
+
+def _difference(source: Key, target: Key) -> int:
+    (direction,) = (d for d, (a, b) in enumerate(zip(source, target, strict=True)) if a != b)
+    return direction
+
+
+def _n_derivatives(key: Key) -> int:
+    return sum(order > 0 for order in key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import pymbolic.primitives as prim
 from formcompiler.elements.tables import TensorFactor, component_layout, tensor_factor
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
-from formcompiler.sumfact.arrays import Array, LineTables, make_array
-from formcompiler.sumfact.contraction import Key, plan_evaluation
+from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
+from formcompiler.sumfact.contraction import Key, plan_cheapest
 from formcompiler.sumfact.frames import FrameAccess, gather_table, permuted_counts
-from formcompiler.sumfact.stages import Index, write_stages
+from formcompiler.sumfact.stages import Index, Layout, Place, StageContext, count_line_operations, write_stages
 from formcompiler.terminals import Terminal
 
 _Source = tuple[str, int, int, int]
@@ -31,12 +31,14 @@ class PointArrays:
         integrand: Integrand,
         access: FrameAccess,
         tables: LineTables,
+        pool: ArrayPool,
         geometry_type: str,
     ) -> None:
         self._builder = builder
         self._integral = integral
         self._access = access
         self._tables = tables
+        self._pool = pool
         self._types = {"coefficient": "scalar", "coordinate": geometry_type}
         self._dim = len(access.frame.roles)
         groups: dict[_Source, list[Terminal]] = {}
@@ -44,14 +46,20 @@ class PointArrays:
             if terminal.kind in self._types:
                 source: _Source = (terminal.kind, terminal.index, terminal.component, terminal.side)
                 groups.setdefault(source, []).append(terminal)
-        self._places: dict[Terminal, tuple[Array, Expression]] = {}
+        self._places: dict[Terminal, tuple[Array, tuple[Expression, ...]]] = {}
         for key, terminals in groups.items():
             self._evaluate(key, terminals)
 
     def at(self, terminal: Terminal, point: tuple[Expression, ...]) -> Expression:
         """Return the value of a terminal at a point, given one index per role."""
         array, slot = self._places[terminal]
-        return array[(slot, *point)]
+        return array[(*slot, *point)]
+
+    def give_back(self) -> None:
+        """Let the pool have all arrays; what reads them comes before what writes to them again."""
+        for array, slot in self._places.values():
+            if not slot:
+                self._pool.give_back(array)
 
     def _evaluate(self, source: _Source, terminals: list[Terminal]) -> None:
         kind, _, _, side = source
@@ -60,12 +68,17 @@ class PointArrays:
         counts = sorted({t.derivatives or (0,) * self._dim for t in terminals})
         permuted = [permuted_counts(c, frame) for c in counts]
         keys = sorted({key for roles in permuted for key in roles})
-        values = make_array(self._builder, wish, (len(keys), *frame.n_points), self._types[kind])
-        self._contract(source, factor, element, keys, values, wish)
         slots = np.array([[keys.index(roles[n]) for roles in permuted] for n in range(len(frame.orders))])
+        values: Array | None = None
+        if (slots != slots[0]).any():
+            values = make_array(self._builder, wish, (len(keys), *frame.n_points), self._types[kind])
+        arrays = self._contract(source, factor, element, keys, values, wish)
         for terminal in terminals:
-            column = counts.index(terminal.derivatives or (0,) * self._dim)
-            self._places[terminal] = (values, self._slot(slots[:, column], side, wish))
+            column = slots[:, counts.index(terminal.derivatives or (0,) * self._dim)]
+            if values is None:
+                self._places[terminal] = (arrays[keys[column[0]]], ())
+            else:
+                self._places[terminal] = (values, (self._slot(column, side, wish),))
 
     def _describe(self, source: _Source) -> tuple[TensorFactor, Any, str]:
         kind, index, component, side = source
@@ -91,49 +104,54 @@ class PointArrays:
         return slot
 
     def _contract(
-        self, source: _Source, factor: TensorFactor, element: Any, keys: list[Key], values: Array, wish: str
-    ) -> None:
+        self, source: _Source, factor: TensorFactor, element: Any, keys: list[Key], values: Array | None, wish: str
+    ) -> dict[Key, Array]:
+        """Write all contractions of one component; without an array for all keys, return one for each."""
         kind, _, _, side = source
-        frame = self._access.frame
-        dofs = self._gather(source, factor, element, wish)
-        before = ((factor.n,),) * self._dim
-        after = tuple((n,) for n in frame.n_points)
-        stages = plan_evaluation(keys, (factor.n,) * self._dim, frame.n_points)
-
-        def write(key: Key, index: Index, value: Expression) -> None:
-            self._builder.assign(values[(keys.index(key), *(i for (i,) in index))], value)
-
-        write_stages(
-            self._builder,
-            stages,
-            before,
-            after,
-            ("i", "q", "t"),
-            self._types[kind],
-            lambda _, index: dofs[[i for (i,) in index]],
-            lambda role, order, dof, point: self._tables.entry(role, [factor], [order], [side], point[0], dof),
-            write,
+        line = LineSpace(self._tables, self._access.frame, factor, side, transposed=False)
+        layout = Layout(((factor.n,),) * self._dim, self._access.frame.n_points, line.is_constant)
+        matrix = line.matrix
+        stages = plan_cheapest(
+            keys, self._dim, line.collocates, lambda found: count_line_operations(found, layout, matrix)
         )
+        context = StageContext(
+            layout,
+            ("q", "i", wish),
+            self._types[kind],
+            {(None,) * self._dim: self._dofs(source, factor, element)},
+            line.unrolled_matrix,
+            line.entry,
+            lambda role, number: self._tables.point(role, side, number),
+            {},
+            self._pool,
+            {},
+            frozenset(keys),
+        )
+        if values is not None:
+            for number, key in enumerate(keys):
+                context.places[key] = _Slot(self._builder, values, number)
+                context.write[key] = _Slot(self._builder, values, number).write
+        write_stages(self._builder, stages, context)
+        return {key: context.owned[key] for key in keys} if values is None else {}
 
-    def _gather(self, source: _Source, factor: TensorFactor, element: Any, wish: str) -> Array:
-        """Write the copy of the dofs of one component into the order of the roles."""
-        kind, _, component, side = source
+    def _dofs(self, source: _Source, factor: TensorFactor, element: Any) -> Place:
+        """Return access to the dofs of one component in the order of the roles."""
+        _, _, component, side = source
         _, offset, stride = component_layout(element, component)
-        shape = (factor.n,) * self._dim
-        dofs = make_array(self._builder, wish.replace("_points", "_dofs"), shape, self._types[kind])
         order = self._access.order(side)
         stored = gather_table(factor.permutation, self._access.frame)
         table = self._builder.table("gather", stored if len(stored) > 1 else stored[0])
-        flat: Expression = 0
-        with self._builder.loops(*((f"i{r}", factor.n) for r in range(self._dim))) as index:
-            for r, i in enumerate(index):
+
+        def place(index: Index) -> Expression:
+            if stored.shape[1] == 1:
+                return self._dof(source, int(stored[0, 0]), offset, stride, element)
+            flat: Expression = 0
+            for r, (i,) in enumerate(index):
                 flat = flat + i * factor.n ** (self._dim - 1 - r)
-            position = (order, flat) if len(stored) > 1 else (flat,)
-            number: Expression = prim.Variable(table)[position]
-            if math.prod(shape) == 1:
-                number = int(stored[0, 0])
-            self._builder.assign(dofs[index], self._dof(source, number, offset, stride, element))
-        return dofs
+            number = prim.Variable(table)[(order, flat) if len(stored) > 1 else (flat,)]
+            return self._dof(source, number, offset, stride, element)
+
+        return place
 
     def _dof(self, source: _Source, number: Expression, offset: int, stride: int, element: Any) -> Expression:
         kind, index, component, side = source
@@ -142,3 +160,19 @@ class PointArrays:
             return prim.Variable("coordinate_dofs")[(*sides, number, component)]
         name = next(c.name for c in self._integral.coefficients if c.position == index)
         return prim.Variable(name)[side * element.dim + offset + stride * number]
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One of the arrays that are stored behind one another."""
+
+    builder: KernelBuilder
+    values: Array
+    number: int
+
+    def __call__(self, index: Index) -> Expression:
+        return self.values[(self.number, *(i for (i,) in index))]
+
+    def write(self, index: Index, value: Expression) -> None:
+        """Assign an entry."""
+        self.builder.assign(self(index), value)

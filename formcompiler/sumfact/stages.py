@@ -1,113 +1,251 @@
-"""Writes the stages of a contraction plan as loops."""
+"""Writes the stages of a contraction plan: loops over lines, each line written out, or loops all through."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pymbolic.primitives as prim
 
 from formcompiler.kernel.builder import Expression, KernelBuilder
-from formcompiler.sumfact.arrays import Array, make_array
-from formcompiler.sumfact.contraction import Key, Stage
+from formcompiler.sumfact.arrays import Array, ArrayPool
+from formcompiler.sumfact.contraction import Key, Output, Stage, Table
+from formcompiler.sumfact.lines import LineMatrix, LineWriter, sum_of
 
 Extents = tuple[tuple[int, ...], ...]
 """Extents per direction: one for points or the dofs of one argument, two for the dofs of two arguments."""
 Index = tuple[tuple[Expression, ...], ...]
 TableEntry = Callable[[int, Any, tuple[Expression, ...], tuple[Expression, ...]], Expression]
 """Entry of the table of (direction, table key) at an index before and an index after the contraction."""
+Place = Callable[[Index], Expression]
+"""Gives an entry of an array."""
 
 
-def write_stages(
-    builder: KernelBuilder,
-    stages: Sequence[Stage],
-    before: Extents,
-    after: Extents,
-    names: tuple[str, str, str],
-    dtype: str,
-    read: Callable[[Key, Index], Expression],
-    table: TableEntry,
-    write: Callable[[Key, Index, Expression], None],
-) -> None:
-    """Write all stages; each is one loop nest, whose outputs share the loads of their inputs.
+@dataclass(frozen=True)
+class Layout:
+    """Extents of the arrays between stages.
 
-    Args:
-        builder: The kernel under construction.
-        stages: The plan.
-        before: Extents of the given arrays.
-        after: Extents of the results.
-        names: Wishes for the inames before and for those after, one letter for each axis of a direction, and for
-            the intermediate arrays.
-        dtype: Type of intermediate arrays and sums.
-        read: Entry of a given array.
-        table: Entry of a 1D table.
-        write: Takes each entry of the results.
+    Attributes:
+        n_dofs: Per direction that has not been, or is already, contracted with dofs.
+        n_points: Per direction in which values at points are stored.
+        is_constant: Whether values of a table are the same at all points along a direction; they are stored once.
     """
-    extents = list(before)
-    inames = [names[0]] * len(before)
-    source = read
+
+    n_dofs: Extents
+    n_points: tuple[int, ...]
+    is_constant: Callable[[int, Table], bool] = lambda direction, table: False
+
+    def extents(self, key: Key) -> Extents:
+        """Return the extents of the array of a key."""
+        return tuple(
+            self.n_dofs[d] if table is None else ((1,) if self.is_constant(d, table) else (self.n_points[d],))
+            for d, table in enumerate(key)
+        )
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What the stages of one plan work on.
+
+    Attributes:
+        layout: Extents.
+        names: Wishes for the inames of points, for those of dofs (one letter for each argument), and for arrays.
+        dtype: Type of intermediate arrays and sums.
+        places: Arrays that are given, by key; intermediate and wanted ones are added.
+        matrix: Matrix of (direction, table) along lines; None if the contraction has to be a loop.
+        entry: Entry of a 1D table, for loops.
+        point: Index of a point with a number that is known (see `LineTables.point`).
+        write: Takes each entry of results that are no arrays, by key.
+        pool: Where arrays come from.
+        owned: Arrays by key that may be overwritten after their last use; new ones are added.
+        kept: Keys of arrays that are needed after all stages.
+    """
+
+    layout: Layout
+    names: tuple[str, str, str]
+    dtype: Any
+    places: dict[Key, Place]
+    matrix: Callable[[int, Table], LineMatrix | None]
+    entry: TableEntry
+    point: Callable[[int, int], Expression]
+    write: dict[Key, Callable[[Index, Expression], None]]
+    pool: ArrayPool
+    owned: dict[Key, Array]
+    kept: frozenset[Key] = frozenset()
+
+
+def count_line_operations(stages: Sequence[Stage], layout: Layout, matrix: Callable[[int, Table], Any]) -> int:
+    """Return the operations of stages, a multiplication with an addition counted as one."""
+    total = 0
+    for stage in stages:
+        for output in stage.outputs:
+            for source, table in output.terms:
+                d = stage.direction
+                extents = [max(a, b) for a, b in zip(_sizes(layout, output.key), _sizes(layout, source), strict=True)]
+                one = extents[d] if table is None else _line_operations(matrix, layout, output.key, d, table)
+                total += math.prod(extents) // extents[d] * one
+    return total
+
+
+def _line_operations(matrix: Any, layout: Layout, key: Key, direction: int, table: Table) -> int:
+    found = matrix(direction, table)
+    rows = _sizes(layout, key)[direction]
+    return int(found.n_operations) if rows == len(found.values) else int(found.values.shape[1])
+
+
+def _sizes(layout: Layout, key: Key) -> list[int]:
+    return [math.prod(extent) for extent in layout.extents(key)]
+
+
+def write_stages(builder: KernelBuilder, stages: Sequence[Stage], context: StageContext) -> None:
+    """Write all stages. Outputs of one stage and one shape share a loop nest and the loads of their inputs."""
     for number, stage in enumerate(stages):
-        inner = extents[stage.direction]
-        extents[stage.direction] = after[stage.direction]
-        inames[stage.direction] = names[1]
-        if number == len(stages) - 1:
-            target = write
-        else:
-            arrays = {
-                output.key: make_array(builder, names[2], [e for direction in extents for e in direction], dtype)
-                for output in stage.outputs
-            }
-            target = _writer(builder, arrays)
-        _write_stage(builder, stage, tuple(extents), inner, (names[0], inames), dtype, source, table, target)
-        if number < len(stages) - 1:
-            source = _reader(arrays)
+        later = {key for s in stages[number + 1 :] for output in s.outputs for key, _ in output.terms}
+        groups: dict[Extents, list[Output]] = {}
+        for output in stage.outputs:
+            groups.setdefault(context.layout.extents(output.key), []).append(output)
+        readers = {k: {e for e, outs in groups.items() for o in outs if k in dict(o.terms)} for k in context.owned}
+        for extents, outputs in groups.items():
+            used = {key for output in outputs for key, _ in output.terms}
+            last = [k for k in used & set(context.owned) - later - context.kept if readers[k] == {extents}]
+            _write_group(builder, stage.direction, extents, outputs, last, context)
 
 
-def _writer(builder: KernelBuilder, arrays: dict[Key, Array]) -> Callable[[Key, Index, Expression], None]:
-    def write(key: Key, index: Index, value: Expression) -> None:
-        builder.assign(arrays[key][[i for direction in index for i in direction]], value)
-
-    return write
-
-
-def _reader(arrays: dict[Key, Array]) -> Callable[[Key, Index], Expression]:
-    return lambda key, index: arrays[key][[i for direction in index for i in direction]]
-
-
-def _write_stage(
+def _write_group(
     builder: KernelBuilder,
-    stage: Stage,
+    direction: int,
     extents: Extents,
-    inner: tuple[int, ...],
-    inames: tuple[str, Sequence[str]],
-    dtype: str,
-    read: Callable[[Key, Index], Expression],
-    table: TableEntry,
-    write: Callable[[Key, Index, Expression], None],
+    outputs: Sequence[Output],
+    last: Sequence[Key],
+    context: StageContext,
+) -> None:
+    """Write one nest; the arrays of the keys in ``last`` are not needed after it."""
+    tables = [table for output in outputs for _, table in output.terms if table is not None]
+    matrices = {table: context.matrix(direction, table) for table in dict.fromkeys(tables)}
+    by_lines = None not in matrices.values()
+    sources = {key: context.places[key] for output in outputs for key, _ in output.terms}
+    dying = [context.owned.pop(key) for key in last]
+    if by_lines:
+        for array in dying:
+            context.pool.give_back(array)
+    targets = {output.key: _target(builder, output.key, extents, context) for output in outputs}
+    if by_lines:
+        _Lines(builder, direction, extents, context, matrices).write(outputs, sources, targets)
+    else:
+        _write_loops(builder, direction, extents, outputs, (sources, targets), context)
+        for array in dying:
+            context.pool.give_back(array)
+
+
+def _target(
+    builder: KernelBuilder, key: Key, extents: Extents, context: StageContext
+) -> Callable[[Index, Expression], None]:
+    """Return what takes the entries of a result; an array is made if it has none."""
+    if key in context.write:
+        return context.write[key]
+    array = context.pool.take(context.names[2], [e for direction in extents for e in direction], context.dtype)
+    context.owned[key] = array
+    context.places[key] = lambda index: array[[i for direction in index for i in direction]]
+    return lambda index, value: builder.assign(array[[i for direction in index for i in direction]], value)
+
+
+class _Lines:
+    """Writes one nest of loops over lines, each line without loops."""
+
+    def __init__(
+        self,
+        builder: KernelBuilder,
+        direction: int,
+        extents: Extents,
+        context: StageContext,
+        matrices: Mapping[Table, LineMatrix | None],
+    ) -> None:
+        self._builder = builder
+        self._direction = direction
+        self._extents = extents
+        self._context = context
+        self._matrices = matrices
+
+    def write(
+        self,
+        outputs: Sequence[Output],
+        sources: Mapping[Key, Place],
+        targets: Mapping[Key, Callable[[Index, Expression], None]],
+    ) -> None:
+        """Write loads of all lines, products, and stores; loads come first, so that results may replace inputs."""
+        d, key = self._direction, outputs[0].key
+        ranges = [
+            (("i" if table is None else "q") + str(r), extent[0])
+            for r, (table, extent) in enumerate(zip(key, self._extents, strict=True))
+            if r != d
+        ]
+        with self._builder.loops(*ranges) as others:
+            writer = LineWriter(self._builder, self._context.dtype)
+            lines = {source: self._load(writer, source, place, others) for source, place in sources.items()}
+            results = [self._result(writer, output, lines) for output in outputs]
+            for output, values in zip(outputs, results, strict=True):
+                for number, value in enumerate(values):
+                    targets[output.key](self._index(output.key, others, number), value)
+
+    def _load(self, writer: LineWriter, source: Key, place: Place, others: tuple[Expression, ...]) -> list[Expression]:
+        (extent,) = self._context.layout.extents(source)[self._direction]
+        return [writer.name("v", place(self._index(source, others, number))) for number in range(extent)]
+
+    def _result(self, writer: LineWriter, output: Output, lines: Mapping[Key, list[Expression]]) -> list[Expression]:
+        (extent,) = self._extents[self._direction]
+        products = []
+        for source, table in output.terms:
+            if table is not None:
+                matrix = self._matrices[table]
+                assert matrix is not None
+                products.append((matrix.first_rows(extent), lines[source]))
+        added = [lines[source] for source, table in output.terms if table is None]
+        return writer.multiply(products, added)
+
+    def _index(self, key: Key, others: tuple[Expression, ...], number: int) -> Index:
+        """Return an index with the number of the entry along the line."""
+        d = self._direction
+        (extent,) = self._context.layout.extents(key)[d]
+        along = number if key[d] is None or extent == 1 else self._context.point(d, number)
+        return (*((i,) for i in others[:d]), (along,), *((i,) for i in others[d:]))
+
+
+def _write_loops(
+    builder: KernelBuilder,
+    direction: int,
+    extents: Extents,
+    outputs: Sequence[Output],
+    io: tuple[Mapping[Key, Place], Mapping[Key, Callable[[Index, Expression], None]]],
+    context: StageContext,
 ) -> None:
     """Write one contraction: for all remaining indices, sum products of table and input over the inner ones."""
-    d = stage.direction
+    d, sources, targets = direction, *io
+    inner = context.layout.extents(outputs[0].terms[0][0])[d]
+    letters = [context.names[1] if table is None else context.names[0] for table in outputs[0].key]
     ranges = [
         (f"{wish}{r}", e)
-        for r, (wishes, direction) in enumerate(zip(inames[1], extents, strict=True))
-        for wish, e in zip(wishes, direction, strict=False)
+        for r, (wishes, along) in enumerate(zip(letters, extents, strict=True))
+        for wish, e in zip(wishes, along, strict=False)
     ]
+    inner_letters = context.names[1] if outputs[0].terms[0][0][d] is None else context.names[0]
     with builder.loops(*ranges) as flat:
         index = _unflatten(flat, extents)
         trivial = all(extent == 1 for extent in inner)
-        sums = [] if trivial else [prim.Variable(builder.temporary("acc", (), dtype)) for _ in stage.outputs]
+        sums = [] if trivial else [prim.Variable(builder.temporary("acc", (), context.dtype)) for _ in outputs]
         for accumulator in sums:
             builder.assign(accumulator, 0.0)
-        with builder.loops(*((f"{wish}{d}", e) for wish, e in zip(inames[0], inner, strict=False))) as reduced:
+        with builder.loops(*((f"{wish}{d}", e) for wish, e in zip(inner_letters, inner, strict=False))) as reduced:
             source = (*index[:d], reduced, *index[d + 1 :])
             values = [
-                _sum([_times(table(d, t, reduced, index[d]), read(key, source)) for key, t in output.terms])
-                for output in stage.outputs
+                sum_of([_times(context.entry(d, t, reduced, index[d]), sources[key](source)) for key, t in o.terms])
+                for o in outputs
             ]
             for accumulator, value in zip(sums, values, strict=False):
                 builder.accumulate(accumulator, value)
-        for output, value in zip(stage.outputs, sums or values, strict=True):
-            write(output.key, index, value)
+        for output, value in zip(outputs, sums or values, strict=True):
+            targets[output.key](index, value)
 
 
 def _unflatten(flat: tuple[Expression, ...], extents: Extents) -> Index:
@@ -116,10 +254,6 @@ def _unflatten(flat: tuple[Expression, ...], extents: Extents) -> Index:
         result.append(flat[position : position + len(direction)])
         position += len(direction)
     return tuple(result)
-
-
-def _sum(values: list[Expression]) -> Expression:
-    return values[0] if len(values) == 1 else prim.Sum(tuple(values))
 
 
 def _times(factor: Expression, value: Expression) -> Expression:

@@ -75,8 +75,9 @@ class CellLanes:
     def _widen(self, array: Any) -> Any:
         shape = (*array.shape, self.lanes)
         if isinstance(array, lp.TemporaryVariable):
-            fresh = {"dtype": array.dtype, "shape": shape, "address_space": array.address_space}
-            return lp.TemporaryVariable(array.name, alignment=64, **fresh)
+            return lp.TemporaryVariable(
+                array.name, dtype=array.dtype, shape=shape, address_space=array.address_space, alignment=64
+            )
         widened = lp.GlobalArg(array.name, array.dtype, shape=shape, order="C")
         return widened.copy(is_output=array.is_output, is_input=array.is_input)
 

@@ -1,0 +1,185 @@
+"""One division per denominator: quotients are added and multiplied as fractions before they are divided.
+
+Gradients on a cell are full of quotients by the same determinant: each entry of the inverse Jacobian is one. A sum of
+such quotients is one quotient of sums, so that the division, the slowest operation of all, can be done once, late, and
+together with the weight of the point::
+
+    k0 = c0 / d;  k1 = c1 / d;  g = k0 * a + k1 * b;  f = s * k0 * g
+    ->  r = 1 / d;  g = c0 * a + c1 * b;  scale = s * r * r;  f = scale * c0 * g
+
+Values change by rounding only. What is compared, selected, or given to a function is divided as it was written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pymbolic.primitives as prim
+from pymbolic.mapper import IdentityMapper, WalkMapper
+
+from formcompiler.frontend.integrals import ArgumentTerm, Integrand
+from formcompiler.naming import Namer
+
+Expression = Any
+Powers = tuple[tuple[str, int], ...]
+"""Name and power of each factor of a denominator, sorted."""
+
+
+def share_divisions(integrand: Integrand, namer: Namer) -> Integrand:
+    """Return the integrand with one division for each denominator that divides at least twice.
+
+    Args:
+        integrand: The integrand.
+        namer: Names of the kernel; new definitions take theirs from it.
+    """
+    shared = find_shared_denominators([e for _, e in integrand.definitions] + [t.factor for t in integrand.terms])
+    if not shared:
+        return integrand
+    rewriter = _Rewriter(shared, namer)
+    for name in sorted(shared & set(integrand.terminals)):
+        rewriter.add_reciprocal(name)
+    for name, expression in integrand.definitions:
+        rewriter.define(name, expression)
+    terms = tuple(rewriter.rewrite_term(term) for term in integrand.terms)
+    return replace(integrand, definitions=tuple(rewriter.definitions), terms=terms)
+
+
+def find_shared_denominators(expressions: Iterable[Expression]) -> frozenset[str]:
+    """Return the names that at least two quotients divide by."""
+    finder = _Denominators()
+    for expression in expressions:
+        finder(expression)
+    return frozenset(name for name, count in finder.counts.items() if count > 1)
+
+
+class _Denominators(WalkMapper[[]]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def map_quotient(self, expr: Any) -> None:
+        if isinstance(expr.denominator, prim.Variable):
+            self.counts[expr.denominator.name] += 1
+        self.rec(expr.numerator)
+        self.rec(expr.denominator)
+
+
+class _Rewriter:
+    """Keeps definitions as numerators, and remembers what they still have to be divided by."""
+
+    def __init__(self, shared: frozenset[str], namer: Namer) -> None:
+        self.definitions: list[tuple[str, Expression]] = []
+        self._shared = shared
+        self._namer = namer
+        self._reciprocals: dict[str, str] = {}
+        self._pending: dict[str, Powers] = {}
+        self._scales: dict[Any, Expression] = {}
+        self._divide_inside = _DivideInside(self)
+
+    def add_reciprocal(self, name: str) -> None:
+        """Define 1 / name."""
+        self._reciprocals[name] = self._namer.unique(f"inverse_{name}")
+        self.definitions.append((self._reciprocals[name], prim.Quotient(1.0, prim.Variable(name))))
+
+    def define(self, name: str, expression: Expression) -> None:
+        """Add a definition; its value is a numerator if the expression is a fraction, unless others divide by it."""
+        numerator, powers = self.split(expression)
+        if name in self._shared:
+            numerator, powers = self._divide(numerator, powers), ()
+        self.definitions.append((name, numerator))
+        if powers:
+            self._pending[name] = powers
+        if name in self._shared:
+            self.add_reciprocal(name)
+
+    def rewrite_term(self, term: ArgumentTerm) -> ArgumentTerm:
+        """Return a term with a factor that is divided, in one multiplication with whatever is a mere name in it."""
+        numerator, powers = self.split(term.factor)
+        if not powers:
+            return replace(term, factor=numerator)
+        factors = numerator.children if isinstance(numerator, prim.Product) else (numerator,)
+        names = tuple(f for f in factors if isinstance(f, prim.Variable))
+        others = [f for f in factors if not isinstance(f, prim.Variable)]
+        key = (names, powers)
+        if key not in self._scales:
+            scale = self._namer.unique("scale")
+            self.definitions.append((scale, self._divide(_product(names), powers)))
+            self._scales[key] = prim.Variable(scale)
+        return replace(term, factor=_product((self._scales[key], *others)))
+
+    def split(self, expression: Expression) -> tuple[Expression, Powers]:
+        """Return numerator and denominator of an expression."""
+        if isinstance(expression, prim.Variable):
+            return expression, self._pending.get(expression.name, ())
+        if isinstance(expression, prim.Product):
+            parts = [self.split(child) for child in expression.children]
+            return prim.Product(tuple(n for n, _ in parts)), _multiply(p for _, p in parts)
+        if isinstance(expression, prim.Sum):
+            return self._split_sum(expression)
+        if isinstance(expression, prim.Quotient):
+            denominator = expression.denominator
+            if isinstance(denominator, prim.Variable) and denominator.name in self._reciprocals:
+                numerator, powers = self.split(expression.numerator)
+                return numerator, _multiply([powers, ((denominator.name, 1),)])
+        if isinstance(expression, prim.ExpressionNode):
+            return self._divide_inside.descend(expression), ()
+        return expression, ()
+
+    def _split_sum(self, expression: Any) -> tuple[Expression, Powers]:
+        parts = [self.split(child) for child in expression.children]
+        common = Counter(dict(parts[0][1]))
+        for _, powers in parts[1:]:
+            common &= Counter(dict(powers))
+        terms = [self._divide(n, _powers(Counter(dict(p)) - common)) for n, p in parts]
+        return prim.Sum(tuple(terms)), _powers(common)
+
+    def value(self, expression: Expression) -> Expression:
+        """Return an expression with its value, divided by all denominators."""
+        return self._divide(*self.split(expression))
+
+    def _divide(self, numerator: Expression, powers: Powers) -> Expression:
+        reciprocals = [prim.Variable(self._reciprocals[name]) for name, power in powers for _ in range(power)]
+        return _product((numerator, *reciprocals)) if reciprocals else numerator
+
+
+class _DivideInside(IdentityMapper[[]]):
+    """Replaces the operands of an operation by their values."""
+
+    def __init__(self, rewriter: _Rewriter) -> None:
+        super().__init__()
+        self._rewriter = rewriter
+
+    def descend(self, expression: Any) -> Expression:
+        """Return an operation with the values of its operands."""
+        return super().__call__(expression)
+
+    def rec(self, expr: Any) -> Any:
+        if isinstance(expr, (prim.Comparison, prim.LogicalAnd, prim.LogicalOr, prim.LogicalNot)):
+            return super().rec(expr)
+        return self._rewriter.value(expr)
+
+    rec_arith = rec
+
+    def map_call(self, expr: Any) -> Any:
+        return type(expr)(expr.function, tuple(self.rec(p) for p in expr.parameters))
+
+
+def _product(factors: tuple[Expression, ...]) -> Expression:
+    flat = [c for f in factors for c in (f.children if isinstance(f, prim.Product) else (f,))]
+    if not flat:
+        return 1.0
+    return flat[0] if len(flat) == 1 else prim.Product(tuple(flat))
+
+
+def _multiply(powers: Iterable[Powers]) -> Powers:
+    total: Counter[str] = Counter()
+    for one in powers:
+        total.update(dict(one))
+    return _powers(total)
+
+
+def _powers(counts: Counter[str]) -> Powers:
+    return tuple(sorted((name, power) for name, power in counts.items() if power))

@@ -1,0 +1,187 @@
+"""Matrices applied along one line of an array, written out without loops and with as few operations as possible.
+
+*Even-odd decomposition.* If points and basis functions are symmetric about the middle of the interval, so is the
+matrix: ``M[-1-a, -1-b] = s M[a, b]``, s = 1 for values and even derivatives, -1 for odd ones. Then its product with a
+vector splits into two products of half the size, with sums and differences of opposite entries, which halves the
+multiplications (A. Solomonoff, A fast algorithm for spectral differentiation, J. Comput. Phys. 98, 1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as prim
+
+from formcompiler.elements.cells import FloatArray
+from formcompiler.kernel.builder import Expression, KernelBuilder
+
+_NOISE = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class LineMatrix:
+    """A matrix that is applied along lines.
+
+    Attributes:
+        values: Axes (entry after, entry before). The numbers, or some of them if they are known at run time only.
+        entry: Gives an entry of the matrix as an expression, given both indices.
+        fixed: Whether the numbers are known.
+    """
+
+    values: FloatArray
+    entry: Callable[[int, int], Expression]
+    fixed: bool = True
+
+    @cached_property
+    def parity(self) -> int:
+        """Return s as in the module's comment, 0 if there is no such symmetry or numbers are unknown."""
+        mirrored = self.values[::-1, ::-1]
+        scale = _NOISE * np.abs(self.values).max(initial=0.0)
+        for sign in (1, -1):
+            if self.fixed and np.abs(self.values - sign * mirrored).max(initial=0.0) <= scale:
+                return sign
+        return 0
+
+    def first_rows(self, n: int) -> LineMatrix:
+        """Return the matrix of the first n rows."""
+        return self if n == len(self.values) else LineMatrix(self.values[:n], self.entry, self.fixed)
+
+    @cached_property
+    def halves(self) -> tuple[FloatArray, FloatArray]:
+        """Return the matrices that act on sums and on differences, axes (row of the first half, entry of it)."""
+        rows, columns = self.values.shape
+        top = self.values[: (rows + 1) // 2]
+        mirrored = top[:, ::-1]
+        even = (top + mirrored)[:, : (columns + 1) // 2] / 2
+        odd = (top - mirrored)[:, : columns // 2] / 2
+        scale = _NOISE * np.abs(self.values).max(initial=0.0)
+        even[np.abs(even) <= scale] = 0.0
+        odd[np.abs(odd) <= scale] = 0.0
+        return even, odd
+
+    @cached_property
+    def n_operations(self) -> int:
+        """Return the operations of one line, a multiplication with an addition counted as one."""
+        plain = int(np.count_nonzero(self.values))
+        return min(plain, self._n_split()) if self.parity else plain
+
+    @property
+    def splits(self) -> bool:
+        """Return whether the even-odd decomposition takes no more operations."""
+        return self.parity != 0 and self._n_split() <= int(np.count_nonzero(self.values))
+
+    def _n_split(self) -> int:
+        even, odd = self.halves
+        rows, columns = self.values.shape
+        products = int(np.count_nonzero(even)) + int(np.count_nonzero(odd))
+        return products + 2 * (int(columns) // 2) + 2 * (int(rows) // 2)
+
+
+class LineWriter:
+    """Writes products of matrices with the lines of one loop nest; lines that occur twice are split once.
+
+    Args:
+        builder: The kernel under construction.
+        dtype: Type of the numbers.
+    """
+
+    def __init__(self, builder: KernelBuilder, dtype: Any) -> None:
+        self._builder = builder
+        self._dtype = dtype
+        self._split: dict[tuple[str, ...], tuple[list[Expression], list[Expression]]] = {}
+
+    def name(self, wish: str, value: Expression) -> Expression:
+        """Assign a value to a new variable and return it."""
+        variable = prim.Variable(self._builder.temporary(wish, (), self._dtype))
+        self._builder.assign(variable, value)
+        return variable
+
+    def multiply(
+        self, products: Sequence[tuple[LineMatrix, Sequence[Expression]]], added: Sequence[Sequence[Expression]] = ()
+    ) -> list[Expression]:
+        """Return the entries of the sum of products of matrices and lines, plus lines that are added as they are.
+
+        Args:
+            products: Matrices of equally many rows with the names of the entries of their lines.
+            added: Entries of further lines.
+        """
+        n_rows = len(products[0][0].values) if products else len(added[0])
+        terms: list[list[Expression]] = [[] for _ in range(n_rows)]
+        split = [(m, line) for m, line in products if m.splits]
+        for matrix, line in products:
+            if not matrix.splits:
+                self._add_plain(terms, matrix, line)
+        for line in added:
+            for row, value in zip(terms, line, strict=True):
+                row.append(value)
+        if split:
+            self._add_split(terms, split)
+        return [sum_of(row) for row in terms]
+
+    @staticmethod
+    def _add_plain(terms: list[list[Expression]], matrix: LineMatrix, line: Sequence[Expression]) -> None:
+        for row, found in enumerate(terms):
+            for column, value in enumerate(line):
+                if matrix.fixed:
+                    found.extend(_scaled(matrix.values[row, column], value))
+                else:
+                    found.append(prim.Product((matrix.entry(row, column), value)))
+
+    def _add_split(
+        self, terms: list[list[Expression]], products: Sequence[tuple[LineMatrix, Sequence[Expression]]]
+    ) -> None:
+        """Add products of the parts of a vector: what is even in the result, and what is odd."""
+        n_rows = len(terms)
+        for row in range((n_rows + 1) // 2):
+            even: list[Expression] = []
+            odd: list[Expression] = []
+            for matrix, line in products:
+                sums, differences = self._halve(line)
+                of_sums, of_differences = (even, odd) if matrix.parity > 0 else (odd, even)
+                for factors, values, found in zip(
+                    matrix.halves, (sums, differences), (of_sums, of_differences), strict=True
+                ):
+                    for factor, value in zip(factors[row], values, strict=True):
+                        found.extend(_scaled(factor, value))
+            opposite = n_rows - 1 - row
+            if opposite == row:
+                terms[row].extend(even)
+                continue
+            first, second = (self.name(wish, sum_of(parts)) if parts else None for wish, parts in _parts(even, odd))
+            terms[row].extend(v for v in (first, second) if v is not None)
+            terms[opposite].extend([first] if first is not None else [])
+            terms[opposite].extend([-second] if second is not None else [])
+
+    def _halve(self, line: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
+        """Return names of the sums and the differences of opposite entries; the one in the middle is a sum."""
+        key = tuple(str(value) for value in line)
+        if key not in self._split:
+            n = len(line)
+            pairs = [(line[i], line[n - 1 - i]) for i in range(n // 2)]
+            sums = [self.name("even", a + b) for a, b in pairs]
+            differences = [self.name("odd", a - b) for a, b in pairs]
+            self._split[key] = ([*sums, line[n // 2]] if n % 2 else sums, differences)
+        return self._split[key]
+
+
+def _parts(even: list[Expression], odd: list[Expression]) -> tuple[tuple[str, list[Expression]], ...]:
+    return (("sym", even), ("skew", odd))
+
+
+def _scaled(factor: float, value: Expression) -> list[Expression]:
+    """Return the terms of a product with a number: none if it is zero."""
+    factor = float(factor)
+    if factor == 0:
+        return []
+    return [value if factor == 1 else prim.Product((factor, value))]
+
+
+def sum_of(terms: Sequence[Expression]) -> Expression:
+    """Return the sum of terms, 0.0 if there is none."""
+    if not terms:
+        return 0.0
+    return terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
