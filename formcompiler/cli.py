@@ -1,4 +1,4 @@
-"""The command ``formcompiler``: compile, run and report on form files, and look at the machine.
+"""The command ``formcompiler``: compile, run and report on form files, analyse loops, and look at the machine.
 
 Exit status: 0 for success, 1 if `doctor` finds something missing, 2 for what the user can mend (a form, an option, a
 missing C++ compiler, a file that cannot be written), 70 for bugs of formcompiler, 130 after an interruption.
@@ -139,6 +139,22 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_report)
 
 
+def _add_loops(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``loops``."""
+    parser.add_argument(
+        "file",
+        metavar="KERNEL_FILE",
+        type=Path,
+        help="Python file with a variable 'kernel', a loopy kernel or translation unit, or several such variables",
+    )
+    add = parser.add_argument
+    add("--json", action="store_true", help="print a JSON list with one entry per kernel")
+    add("--picture", metavar="FILE.png", type=Path, help="draw iterations and dependences of a nest of two loops")
+    help = "value of a parameter of the kernel, for the picture; can be repeated"
+    add("--set", metavar="NAME=N", action="append", default=[], dest="parameters", help=help)
+    parser.set_defaults(action=_loops)
+
+
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``doctor``."""
     parser.set_defaults(action=_doctor)
@@ -162,6 +178,12 @@ _COMMANDS = (
         "tell for each integral of FILE how it is computed: quadrature, strategy, operations",
         "formcompiler report poisson.py --dump licm",
         _add_report,
+    ),
+    (
+        "loops",
+        "tell what stands in the way of running the loops of a loopy kernel in another order, or in parallel",
+        "formcompiler loops nest.py --picture nest.png",
+        _add_loops,
     ),
     (
         "doctor",
@@ -271,6 +293,18 @@ def _report(settings: argparse.Namespace) -> int:
         from formcompiler import driver
     with stage("report"):
         text = driver.report_file(form_file, options, settings.dump)
+    print(text)
+    return SUCCESS
+
+
+def _loops(settings: argparse.Namespace) -> int:
+    """Print what the loop analysis finds about the kernels of the file, and draw one."""
+    from formcompiler.progress import stage
+
+    with stage("load loop analysis"):
+        from formcompiler.loops.command import examine_file
+    with stage("analyse"):
+        text = examine_file(settings.file, settings.json, settings.picture, settings.parameters)
     print(text)
     return SUCCESS
 

@@ -17,7 +17,7 @@ from loopy.symbolic import get_dependencies
 from formcompiler.errors import TransformError
 from formcompiler.loops.accesses import Access, AccessFinder, iteration_domain
 from formcompiler.loops.dependence import NestDependences, analyse_nest
-from formcompiler.loops.expansion import Editor, NewArray, ReferenceMapper, index_map, substitute
+from formcompiler.loops.expansion import Editor, ReferenceMapper, index_map, substitute
 from formcompiler.loops.program import Program, check_inames, from_kernel, to_kernel
 
 _SET = isl.dim_type.set
@@ -135,15 +135,31 @@ class _Localization:
         if not copy:
             images.append(index_map(border, index).range())
         array = self.editor.add_array(wish, self.variable, images)
-        writers = self.kernel.writer_map().get(self.variable, set())
-        element = prim.Variable(self.variable)
+        element: Any = prim.Variable(self.variable)
         if self.subscript:
             element = element[self.subscript if len(self.subscript) > 1 else self.subscript[0]]
-        keywords: dict[str, Any] = {"before": readers[0], "users": set(readers)}
+        start = self.nest.order.positions[self.nest.nest.instructions[0]]
+        writers = self.kernel.writer_map().get(self.variable, set())
+        earlier = {name for name in writers if self.nest.order.positions[name] < start}
+        users = {*readers, *(writers - earlier)}
         if copy:
-            self.editor.insert(f"{wish}_copy", array.at(index), element, self.loops, after=writers, **keywords)
-        else:
-            self._insert_recurrence(wish, array, border, element, writers, keywords)
+            self.editor.insert(
+                f"{wish}_copy", array.at(index), element, self.loops, before=readers[0], after=earlier, users=users
+            )
+            return array.at(index)
+        before = substitute(array.at(index), {self.iname: prim.Variable(self.iname) - 1})
+        first = self.editor.insert_copy(
+            f"{wish}_first",
+            border,
+            array.at(index),
+            element,
+            before=self.nest.nest.instructions[0],
+            after=earlier,
+            users=users,
+        )
+        self.editor.insert(
+            f"{wish}_next", array.at(index), before, self.loops, before=readers[0], after={first}, users=readers
+        )
         return array.at(index)
 
     def _border(self, points: isl.Set) -> isl.Set:
@@ -155,19 +171,3 @@ class _Localization:
         for k, name in enumerate(self.loops):
             border = border.set_dim_name(_SET, k, name)
         return border
-
-    def _insert_recurrence(
-        self, wish: str, array: NewArray, border: isl.Set, element: Any, writers: Any, keywords: dict[str, Any]
-    ) -> None:
-        index = tuple(map(prim.Variable, self.loops))
-        before = substitute(array.at(index), {self.iname: prim.Variable(self.iname) - 1})
-        first = self.editor.insert_copy(
-            f"{wish}_first",
-            border,
-            array.at(index),
-            element,
-            before=self.nest.nest.instructions[0],
-            after=writers,
-            users=keywords["users"],
-        )
-        self.editor.insert(f"{wish}_next", array.at(index), before, self.loops, after={first}, **keywords)
