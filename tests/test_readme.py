@@ -133,14 +133,93 @@ def options_table():
 
 
 def test_page_of_options_has_the_table_of_all_options():
-    """FORMCOMPILER_UPDATE_DOCS=1 pytest tests/test_readme.py writes the table anew."""
     path = ROOT / "docs" / "options.md"
     page = path.read_text()
     if os.environ.get("FORMCOMPILER_UPDATE_DOCS"):
         path.write_text(re.sub(r"^\| flag(.*\n\|)*.*$", lambda _: options_table(), page, flags=re.MULTILINE))
-    assert options_table() in path.read_text()
+    assert options_table() in path.read_text(), "FORMCOMPILER_UPDATE_DOCS=1 pytest tests/test_readme.py writes it anew"
 
 
 def test_page_of_demos_has_all_of_them():
     page = (ROOT / "docs" / "demos.md").read_text()
     assert all(f"](../demo/{demo.name})" in page for demo in (ROOT / "demo").glob("*.py"))
+
+
+# --- the table of what it can do
+
+FORM_FILE = """
+import basix.ufl
+from ufl import *
+from formcompiler import Box, Problem
+
+cell, dim = "{cell}", {dim}
+lagrange = basix.ufl.element("P", cell, 1)
+mesh = Mesh(basix.ufl.element("P", cell, {geometry}, shape=(dim,)))
+V = FunctionSpace(mesh, {element})
+u, v = Coefficient(V), TestFunction(V)
+x = SpatialCoordinate(mesh)
+exact = sin(x[0] + 1) if not V.value_shape else as_vector([sin(x[i] + 1) for i in range(dim)])
+F = inner(u - exact, v) * {measure}
+problem = Problem(F, u, mesh=Box(4), exact=exact)
+"""
+
+
+def write_form_file(directory, cell, dim, element="lagrange", geometry=1, measure="dx"):
+    path = directory / "form.py"
+    path.write_text(FORM_FILE.format(cell=cell, dim=dim, element=element, geometry=geometry, measure=measure))
+    return str(path)
+
+
+H_CURL = 'basix.ufl.element("N1curl", cell, 1)'
+H_DIV = 'basix.ufl.element("RT", cell, 1)'
+SERENDIPITY = 'basix.ufl.element("serendipity", cell, 2)'
+BUBBLES = 'basix.ufl.enriched_element([lagrange, basix.ufl.element("bubble", cell, 3)])'
+CROUZEIX_RAVIART = 'basix.ufl.element("CR", cell, 1)'
+
+
+@pytest.mark.parametrize(
+    ("cell", "dim", "options"),
+    [("prism", 3, {}), ("pyramid", 3, {}), ("triangle", 2, {"geometry": 2}), ("triangle", 2, {"measure": "dP"})],
+)
+def test_headers_without_local_operator_are_those_of_the_table(cell, dim, options, tmp_path, capsys):
+    assert cli.main(["compile", write_form_file(tmp_path, cell, dim, **options), "--output", str(tmp_path)]) == 0
+    assert "kernels only, no local operator" in capsys.readouterr().err
+    assert "_kernel(" in (tmp_path / "form.hh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("cell", "dim", "element"),
+    [
+        ("tetrahedron", 3, H_CURL),
+        ("triangle", 2, H_DIV),
+        ("quadrilateral", 2, SERENDIPITY),
+        ("triangle", 2, BUBBLES),
+        ("triangle", 2, CROUZEIX_RAVIART),
+    ],
+)
+def test_elements_of_the_table_have_local_operators(cell, dim, element, tmp_path, capsys):
+    assert cli.main(["compile", write_form_file(tmp_path, cell, dim, element), "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert "void alpha_volume(" in (tmp_path / "form.hh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("cell", "dim", "options"),
+    [
+        ("tetrahedron", 3, {"element": H_CURL}),
+        ("triangle", 2, {"element": H_DIV}),
+        ("quadrilateral", 2, {"element": SERENDIPITY}),
+        ("triangle", 2, {"measure": "dP"}),
+    ],
+)
+def test_run_refuses_what_the_table_says(cell, dim, options, tmp_path, capsys):
+    assert cli.main(["run", write_form_file(tmp_path, cell, dim, **options), "--output", str(tmp_path)]) == 2
+    assert "the embedded engine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("element", "geometry"), [(BUBBLES, 1), (CROUZEIX_RAVIART, 1), ("lagrange", 2)])
+def test_run_solves_what_the_table_says(element, geometry, tmp_path, capsys):
+    path = write_form_file(tmp_path, "triangle", 2, element, geometry)
+    assert cli.main(["run", path, "--refine", "2", "--output", str(tmp_path)]) == 0
+    header, _, *rows = capsys.readouterr().out.splitlines()
+    assert float(rows[2].split()[header.split().index("L2") + 1]) == pytest.approx(2, abs=0.2)
