@@ -19,6 +19,7 @@ exp log sin cos tan sqrt pow fabs fmin fmax abs linux unix
 asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp2 expm1 log2 log10 log1p cbrt hypot erf erfc tgamma lgamma
 floor ceil round trunc fmod fma copysign isnan isinf isfinite signbit real imag conj norm arg min max select
 I major minor
+Lanes LanesInMemory Mask
 """
 RESERVED = frozenset(_CPP_WORDS.split())
 """C++ keywords and names that standard headers or compilers may define."""

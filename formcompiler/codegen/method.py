@@ -100,6 +100,8 @@ class _MethodWriter:
             if temporary.initializer is None and name not in self._declared_at.values():
                 self._declare_temporary(temporary)
         self._write_body()
+        if not any("Mask(" in line or "Mask{" in line for line in self._lines):
+            self._lines = [line for line in self._lines if not line.startswith("  using Mask = ")]
         return "\n".join([*head, "{", *self._lines, "}"])
 
     def _declare_argument(self, argument: Any) -> str:
