@@ -26,6 +26,11 @@ class Options:
     scalar_type: str = _option("float64", "type of coefficients, constants and results", choices=SCALAR_TYPES)
     part: str = _option("full", "whole element matrix, or its diagonal only", choices=("full", "diagonal"))
     max_quadrature_degree: int | None = _option(None, "upper limit for estimated quadrature degrees", minimum=0)
+    geometry: str = _option(
+        "general",
+        "what is known of the cells: nothing, that all are affine (parallelepipeds), or boxes along the axes",
+        choices=("general", "affine", "axis_parallel"),
+    )
     sum_factorization: str = _option(
         "auto", "tensor contractions: wherever possible, required, or never", choices=("auto", "on", "off")
     )
@@ -43,7 +48,7 @@ class Options:
         "constant folding: tables and loops over tables too, expressions only, or none",
         choices=("full", "literals", "off"),
     )
-    licm: str = _option("off", "loop-invariant code motion", choices=("off", "cse", "nested"))
+    licm: str = _option("off", "loop-invariant code motion", choices=("off", "cse", "nested", "general"))
 
     def provenance(self) -> str:
         """Return every option that differs from its default as ``name=value``, sorted by declaration."""

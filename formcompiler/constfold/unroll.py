@@ -47,6 +47,9 @@ def unroll_loop(
 ) -> list[Unrolling]:
     """Return what the instructions of an innermost loop become that are better unrolled.
 
+    An instruction that runs repeatedly for the same target (a sum over points) is not copied, so that later stages
+    still see it as one.
+
     Legality: the other instructions of the loop neither read nor write what such an instruction writes, and do not
     write what it reads.
 
@@ -101,7 +104,8 @@ def _as_sum(
 def _as_copies(
     instruction: Any, iname: str, extent: int, fold: Folder, new_id: Callable[[str], str]
 ) -> list[Any] | None:
-    if extent > _LONGEST_COPY:
+    index = get_dependencies(instruction.assignee)
+    if extent > _LONGEST_COPY or not instruction.within_inames <= index:
         return None
     result = []
     for n in range(extent):

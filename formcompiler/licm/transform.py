@@ -10,13 +10,14 @@ from loopy.kernel import KernelState
 
 from formcompiler.errors import InvalidOptionError
 from formcompiler.kernel.flops import count_operations
+from formcompiler.licm.general import hoist_general
 from formcompiler.licm.motion import hoist_nested, share_common
 from formcompiler.licm.regroup import NotNestedError
 from formcompiler.licm.report import LicmReport, list_hoisted
 
 _log = logging.getLogger(__name__)
 
-MODES = ("off", "cse", "nested")
+MODES = ("off", "cse", "nested", "general")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class HoistInvariants:
     def _transform(self, kernel: lp.LoopKernel) -> tuple[lp.LoopKernel, str, str]:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""
         reason = ""
+        if self.mode == "general":
+            return hoist_general(kernel, self.parameter_value), "general", ""
         if self.mode == "nested":
             try:
                 return hoist_nested(kernel, self.parameter_value), "nested", ""

@@ -13,7 +13,7 @@ from formcompiler.errors import TransformError
 from formcompiler.licm.candidates import operands
 
 DType = np.dtype[Any]
-_REAL_RESULT = frozenset({"abs", "fabs", "real", "imag"})
+REAL_RESULT = frozenset({"abs", "fabs", "real", "imag"})
 
 
 class Types:
@@ -56,7 +56,7 @@ class Types:
             return [self._variable(expression.aggregate.name)]
         if isinstance(expression, prim.Call):
             kinds = [kind for p in expression.parameters for kind in self._collect(p)]
-            if _function_name(expression) in _REAL_RESULT:
+            if function_name(expression.function) in REAL_RESULT:
                 return [np.empty(0, kind).real.dtype for kind in kinds]
             return [np.result_type(np.float32, *kinds)] if kinds else []
         if isinstance(expression, prim.Quotient):
@@ -91,6 +91,7 @@ def _reads(expression: Any, name: str) -> bool:
     return any(_reads(part, name) for part in operands(expression))
 
 
-def _function_name(call: Any) -> str:
-    function = getattr(call.function, "function", call.function)
-    return str(getattr(function, "name", function))
+def function_name(function: Any) -> str:
+    """Return the name of the function of a call, resolved by loopy or not."""
+    inner = getattr(function, "function", function)
+    return str(getattr(inner, "name", inner))

@@ -1,0 +1,181 @@
+"""Edits of a linearized kernel: new temporaries, tables, loops and instructions, placed in the linearization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as prim
+from loopy.kernel.data import Iname
+from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
+
+from formcompiler.licm.minimal import names_in
+from formcompiler.naming import Namer
+
+
+class Editor:
+    """A linearized kernel under transformation.
+
+    Args:
+        kernel: The kernel.
+        lanes: Extent of each iname of lanes.
+    """
+
+    def __init__(self, kernel: lp.LoopKernel, lanes: dict[str, int]) -> None:
+        self.kernel = kernel
+        self.items: list[ScheduleItem] = list(kernel.linearization)
+        self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
+        self._lanes = lanes
+        self._temporaries = dict(kernel.temporary_variables)
+        self._domains = list(kernel.domains)
+        self._inames = dict(kernel.inames)
+        self._names = Namer(kernel.all_variable_names() | set(kernel.inames))
+        self._ids = Namer(kernel.id_to_insn)
+
+    def temporary(self, wish: str, dtype: Any, index: Sequence[str] = (), extents: Sequence[int] = ()) -> Any:
+        """Add a temporary and return its access: one axis per index, a last one for a lane."""
+        name = self._names.unique(wish)
+        shape = (*extents, *(self._lanes[i] for i in index[len(extents) :]))
+        self._temporaries[name] = lp.TemporaryVariable(
+            name,
+            dtype=dtype,
+            shape=shape,
+            address_space=lp.AddressSpace.PRIVATE,
+            alignment=64 if shape else None,
+        )
+        variable = prim.Variable(name)
+        return variable[tuple(map(prim.Variable, index))] if index else variable
+
+    def table(self, wish: str, values: npt.NDArray[Any]) -> Any:
+        """Add a constant table, once for equal values, and return its variable."""
+        for name, known in self._temporaries.items():
+            initializer = known.initializer
+            if initializer is not None and known.read_only and initializer.shape == values.shape:
+                if initializer.dtype == values.dtype and np.array_equal(initializer, values):
+                    return prim.Variable(name)
+        name = self._names.unique(wish)
+        self._temporaries[name] = lp.TemporaryVariable(
+            name,
+            dtype=values.dtype,
+            shape=values.shape,
+            address_space=lp.AddressSpace.GLOBAL,
+            read_only=True,
+            initializer=np.ascontiguousarray(values),
+        )
+        return prim.Variable(name)
+
+    def loop(self, wish: str, extent: int) -> str:
+        """Add an iname from 0 to below an extent and return it."""
+        iname = self._names.unique(wish)
+        self._domains.append(isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {extent} }}"))
+        self._inames[iname] = Iname(iname, tags=frozenset())
+        return iname
+
+    def assign(self, target: Any, value: Any, loops: Sequence[str], wish: str = "hoist") -> RunInstruction:
+        """Add an instruction, in the given loops and the lanes of its target, and return the item that runs it."""
+        identifier = self._ids.unique(wish)
+        lanes = names_in(target) & set(self._lanes)
+        self.instructions[identifier] = lp.Assignment(
+            target,
+            value,
+            id=identifier,
+            within_inames=frozenset(loops) | lanes,
+            within_inames_is_final=True,
+            depends_on=frozenset(),
+            depends_on_is_final=True,
+        )
+        return RunInstruction(insn_id=identifier)
+
+    def position(self, item: ScheduleItem) -> int:
+        """Return the index of an item of the linearization."""
+        return self.items.index(item)
+
+    def insert(self, index: int, items: Sequence[ScheduleItem]) -> None:
+        """Put items in front of the one at an index."""
+        self.items[index:index] = items
+
+    def remove(self, identifier: str) -> None:
+        """Remove an instruction."""
+        self.items.remove(RunInstruction(insn_id=identifier))
+
+    def finish(self) -> lp.LoopKernel:
+        """Return the kernel, without dead instructions, empty loops and unused variables."""
+        self._drop_dead()
+        self._drop_empty_loops()
+        order = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
+        used = {n for i in order for n in i.read_dependency_names() | i.write_dependency_names()}
+        inames = {n for i in order for n in i.within_inames}
+        opened = [i.iname for i in self.items if isinstance(i, EnterLoop)]
+        return self.kernel.copy(
+            instructions=link_dependencies(order),
+            temporary_variables={n: t for n, t in self._temporaries.items() if n in used},
+            domains=_sorted_domains(self._domains, inames, opened),
+            inames={n: i for n, i in self._inames.items() if n in inames},
+            linearization=self.items,
+        )
+
+    def _drop_dead(self) -> None:
+        """Drop assignments to temporaries that no other instruction reads."""
+        while True:
+            running = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
+            read = {n for i in running for n in i.read_dependency_names() - _own_name(i)}
+            dead = {
+                RunInstruction(insn_id=i.id)
+                for i in running
+                if isinstance(i, lp.Assignment)
+                and i.assignee_var_names()[0] in self._temporaries
+                and i.assignee_var_names()[0] not in read
+            }
+            if not dead:
+                return
+            self.items = [item for item in self.items if item not in dead]
+
+    def _drop_empty_loops(self) -> None:
+        items: list[ScheduleItem] = []
+        for item in self.items:
+            if isinstance(item, LeaveLoop) and isinstance(items[-1], EnterLoop):
+                items.pop()
+            else:
+                items.append(item)
+        self.items = items
+
+
+def _own_name(instruction: Any) -> set[str]:
+    """Return the variable that an instruction updates: to read it for that is no use of it."""
+    if not isinstance(instruction, lp.Assignment):
+        return set()
+    index = {n for deps in instruction.assignee_subscript_deps() for n in deps}
+    return set(instruction.assignee_var_names()) - index
+
+
+def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:
+    """Return the domains in use, those of outer loops first, those of lanes last."""
+    rank = {iname: n for n, iname in enumerate(opened)}
+    kept = []
+    for domain in domains:
+        names = domain.get_var_names_not_none(isl.dim_type.set)
+        if names and set(names) <= inames:
+            kept.append((min(rank.get(n, len(rank)) for n in names), domain))
+    return [domain for _, domain in sorted(kept, key=lambda pair: pair[0])] or [isl.BasicSet("{ : }")]
+
+
+def link_dependencies(instructions: Sequence[Any]) -> list[Any]:
+    """Return instructions in program order with dependencies on all earlier ones that must come first."""
+    writers: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
+    result = []
+    for instruction in instructions:
+        written = instruction.assignee_var_names()
+        read = instruction.read_dependency_names()
+        before = {w for name in {*read, *written} for w in writers.get(name, ())}
+        before |= {r for name in written for r in readers.get(name, ())}
+        result.append(instruction.copy(depends_on=frozenset(before - {instruction.id}), depends_on_is_final=True))
+        for name in written:
+            writers.setdefault(name, []).append(instruction.id)
+        for name in read:
+            readers.setdefault(name, []).append(instruction.id)
+    return result

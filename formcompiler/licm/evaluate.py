@@ -1,0 +1,60 @@
+"""Sums over points of products of constant tables, carried out at compile time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as prim
+
+from formcompiler.licm.minimal import names_in
+
+LARGEST_GRID = 4_000_000
+"""Most numbers that a product of tables may have before it is summed."""
+
+
+def is_table_access(kernel: lp.LoopKernel, expression: Any, inames: frozenset[str]) -> bool:
+    """Tell whether an expression reads a constant table at an index made of inames and literals only."""
+    if not isinstance(expression, prim.Subscript):
+        return False
+    table = kernel.temporary_variables.get(expression.aggregate.name)
+    if table is None or table.initializer is None or not table.read_only:
+        return False
+    return all(names_in(i) <= inames for i in expression.index_tuple)
+
+
+def sum_tables(
+    kernel: lp.LoopKernel,
+    accesses: Sequence[Any],
+    summed: Sequence[str],
+    kept: Sequence[str],
+    extents: Mapping[str, int],
+) -> npt.NDArray[Any] | None:
+    """Return the sum over some inames of the product of table entries, axes the kept inames; None if too large."""
+    inames = (*summed, *kept)
+    if math.prod(extents[i] for i in inames) > LARGEST_GRID:
+        return None
+    grid = {
+        iname: np.arange(extents[iname]).reshape([-1 if i == iname else 1 for i in inames]) for iname in inames
+    }
+    product: Any = np.ones([1] * len(inames))
+    for access in accesses:
+        values = kernel.temporary_variables[access.aggregate.name].initializer
+        product = product * values[tuple(_index(i, grid) for i in access.index_tuple)]
+    full = np.broadcast_to(product, [extents[i] for i in inames])
+    result: npt.NDArray[Any] = full.sum(axis=tuple(range(len(summed))))
+    return result
+
+
+def _index(expression: Any, grid: Mapping[str, npt.NDArray[Any]]) -> Any:
+    if isinstance(expression, prim.Variable):
+        return grid[expression.name]
+    if isinstance(expression, prim.Sum):
+        return sum(_index(c, grid) for c in expression.children)
+    if isinstance(expression, prim.Product):
+        return math.prod(_index(c, grid) for c in expression.children)
+    return int(expression)

@@ -1,0 +1,272 @@
+"""Arrays that are filled with the same values over and over are filled once, without the axes that do not matter.
+
+Rewrite: ::
+
+    for q: for i: t[q, i] = b[i] * x[i]      ->      for i: t2[i] = b[i] * x[i]
+
+together with the scalars (sums under way, too) that only serve this instruction. An array whose first axis is always
+accessed with literals is taken for as many arrays before.
+
+Legality: the array is set by one instruction, at all its entries; nothing that goes into its value is written after the
+loops have been entered, other than the scalars that move along.
+
+Profitability: never more operations, if the scalars serve nothing else; less memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+import pymbolic.primitives as prim
+from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
+from loopy.symbolic import IdentityMapper, SubstitutionMapper
+from pymbolic.mapper.substitutor import make_subst_func
+
+from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.edit import Editor
+from formcompiler.licm.minimal import names_in
+from formcompiler.licm.nest import Loops, Nest, read_nest
+from formcompiler.licm.scopes import Scopes
+
+
+def shrink_arrays(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+    """Return the kernel with arrays that do not have the axes along which they are constant."""
+    nest = read_nest(kernel)
+    trips = TripCounts(kernel, parameter_value)
+    editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
+    _Shrinker(kernel, nest, Scopes(kernel, nest), trips, editor).run()
+    return editor.finish()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An array, or the part of it that one literal first index stands for."""
+
+    name: str
+    literal: int | None = None
+
+
+class _Shrinker:
+    """Shrinks the arrays of one kernel, in the order in which they are set."""
+
+    def __init__(
+        self, kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, trips: TripCounts, editor: Editor
+    ) -> None:
+        self._kernel = kernel
+        self._nest = nest
+        self._scopes = scopes
+        self._trips = trips
+        self._editor = editor
+        self._literal = self._find_literal_first()
+        self._writers = self._find_writers()
+
+    def run(self) -> None:
+        """Shrink all arrays that can be."""
+        for part, identifiers in self._writers.items():
+            if len(identifiers) == 1:
+                self._try(part, identifiers[0])
+
+    def _accesses(self) -> Iterator[tuple[str, Any, bool]]:
+        """Yield the instruction of each access to an array, the access, and whether it is written."""
+        for name in self._nest.order:
+            instruction = self._editor.instructions[name]
+            if not isinstance(instruction, lp.Assignment):
+                yield from ((name, prim.Variable(n), True) for n in instruction.write_dependency_names())
+                yield from ((name, prim.Variable(n), True) for n in instruction.read_dependency_names())
+                continue
+            yield name, instruction.assignee, True
+            found: list[Any] = []
+            _Finder(found)(instruction.expression)
+            yield from ((name, access, False) for access in found)
+
+    def _find_literal_first(self) -> set[str]:
+        """Return the arrays whose first index is a literal everywhere."""
+        first: dict[str, bool] = {}
+        for _, access, _ in self._accesses():
+            if isinstance(access, prim.Subscript):
+                index = access.index_tuple
+                is_literal = len(index) > 1 and not isinstance(index[0], prim.ExpressionNode)
+                first[access.aggregate.name] = first.get(access.aggregate.name, True) and is_literal
+            elif isinstance(access, prim.Variable):
+                first[access.name] = False
+        return {name for name, is_literal in first.items() if is_literal}
+
+    def _part(self, access: Any) -> _Part:
+        name = access.aggregate.name
+        return _Part(name, int(access.index_tuple[0]) if name in self._literal else None)
+
+    def _find_writers(self) -> dict[_Part, list[str]]:
+        writers: dict[_Part, list[str]] = {}
+        opaque: set[str] = set()
+        for name, access, is_written in self._accesses():
+            if isinstance(access, prim.Subscript):
+                if is_written:
+                    writers.setdefault(self._part(access), []).append(name)
+            elif name and not isinstance(self._editor.instructions[name], lp.Assignment):
+                opaque.add(access.name)
+        return {part: ids for part, ids in writers.items() if part.name not in opaque and self._is_private(part.name)}
+
+    def _is_private(self, name: str) -> bool:
+        temporary = self._kernel.temporary_variables.get(name)
+        return temporary is not None and temporary.initializer is None
+
+    def _try(self, part: _Part, writer: str) -> None:
+        instruction = self._editor.instructions[writer]
+        loops = self._nest.loops[writer]
+        index = instruction.assignee.index_tuple[1 if part.literal is not None else 0 :]
+        names = [i.name for i in index if isinstance(i, prim.Variable)]
+        if instruction.predicates or len(names) != len(index) or len(set(names)) != len(names):
+            return
+        if not self._covers(part, names) or set(names) != set(loops) | self._nest.lanes_of[writer]:
+            return
+        group = self._group(writer)
+        if group is None:
+            return
+        inner = {i for g in group for i in self._nest.loops[g]} - set(loops)
+        used = {n for g in group for n in self._read(g, writer)} - inner
+        redundant = [i for i in loops if i not in used]
+        if redundant:
+            self._shrink(part, group, writer, frozenset(redundant))
+
+    def _covers(self, part: _Part, names: Sequence[str]) -> bool:
+        """Tell whether the instruction sets all entries."""
+        shape = self._kernel.temporary_variables[part.name].shape[1 if part.literal is not None else 0 :]
+        return [self._trips.extent(n) for n in names] == list(shape)
+
+    def _read(self, identifier: str, writer: str) -> frozenset[str]:
+        """Return the names that an instruction of a group uses, the indices of the array itself not among them."""
+        instruction = self._editor.instructions[identifier]
+        read = names_in(instruction.expression)
+        return read if identifier == writer else read | (names_in(instruction.assignee) & self._kernel.all_inames())
+
+    def _group(self, writer: str) -> list[str] | None:
+        """Return the instructions whose scalars serve a writer in its loops, in order; None if it cannot move."""
+        outermost = self._nest.loops[writer][:1]
+        entry = self._nest.entry.get(outermost[0]) if outermost else None
+        if entry is None:
+            return None
+        group = {writer}
+        waiting = [writer]
+        while waiting:
+            for name in sorted(names_in(self._editor.instructions[waiting.pop()].expression)):
+                if name in self._kernel.all_inames():
+                    continue
+                inside = [w for w in self._scopes.writers.get(name, ()) if self._nest.position[w] > entry]
+                before = [w for w in inside if self._nest.position[w] < self._nest.position[writer]]
+                if not before and not any(w in group for w in inside):
+                    if any(outermost[0] in self._nest.loops[w] for w in inside):
+                        return None
+                    continue
+                if not self._moves_along(name, before, outermost[0]) or len(before) != len(inside):
+                    return None
+                waiting += [w for w in before if w not in group]
+                group.update(before)
+        return sorted(group, key=self._nest.position.__getitem__)
+
+    def _moves_along(self, name: str, writers: Sequence[str], outermost: str) -> bool:
+        temporary = self._kernel.temporary_variables.get(name)
+        is_scalar = temporary is not None and len(temporary.shape) <= len(self._nest.lanes)
+        return is_scalar and all(
+            isinstance(self._editor.instructions[w], lp.Assignment)
+            and not self._editor.instructions[w].predicates
+            and outermost in self._nest.loops[w]
+            and names_in(self._editor.instructions[w].assignee) - {name} <= self._nest.lanes
+            for w in writers
+        )
+
+    def _shrink(self, part: _Part, group: list[str], writer: str, redundant: frozenset[str]) -> None:
+        """Copy the group to loops of its own, and let all readers read the smaller array."""
+        editor = self._editor
+        old = list(dict.fromkeys(i for g in group for i in self._nest.loops[g] if i not in redundant))
+        inames = {i: editor.loop(i.split("_")[0], self._trips.extent(i)) for i in old}
+        rename: dict[str, Any] = {i: prim.Variable(new) for i, new in inames.items()}
+        for name in dict.fromkeys(self._target(g) for g in group if g != writer):
+            lanes = [n for n in sorted(self._nest.lanes) if self._kernel.temporary_variables[name].shape]
+            access = editor.temporary(name, self._dtype(name), lanes)
+            rename[name] = access.aggregate if lanes else access
+        start = 1 if part.literal is not None else 0
+        index = [i.name for i in self._editor.instructions[writer].assignee.index_tuple[start:]]
+        kept = [axis for axis, i in enumerate(index) if i not in redundant]
+        lanes = [i for i in index if i in self._nest.lanes]
+        own = [inames[index[a]] for a in kept if index[a] not in lanes]
+        extents = [self._trips.extent(index[a]) for a in kept if index[a] not in lanes]
+        target = editor.temporary(part.name, self._dtype(part.name), (*own, *lanes), extents)
+        items = self._copy(group, writer, target, rename, inames)
+        editor.insert(editor.position(EnterLoop(iname=self._nest.loops[writer][0])), items)
+        self._redirect(part, target, [a + start for a in kept])
+
+    def _dtype(self, name: str) -> Any:
+        return self._kernel.temporary_variables[name].dtype
+
+    def _target(self, identifier: str) -> str:
+        return str(self._editor.instructions[identifier].assignee_var_names()[0])
+
+    def _copy(
+        self, group: list[str], writer: str, target: Any, rename: dict[str, Any], inames: dict[str, str]
+    ) -> list[ScheduleItem]:
+        substitute = SubstitutionMapper(make_subst_func(rename))
+        items: list[ScheduleItem] = []
+        stack: list[str] = []
+        for identifier in group:
+            instruction = self._editor.instructions[identifier]
+            wanted: Loops = tuple(inames[i] for i in self._nest.loops[identifier] if i in inames)
+            while stack and tuple(stack) != wanted[: len(stack)]:
+                items.append(LeaveLoop(iname=stack.pop()))
+            for iname in wanted[len(stack) :]:
+                items.append(EnterLoop(iname=iname))
+                stack.append(iname)
+            left = target if identifier == writer else substitute(instruction.assignee)
+            items.append(self._editor.assign(left, substitute(instruction.expression), wanted, "shrunk"))
+        return items + [LeaveLoop(iname=i) for i in reversed(stack)]
+
+    def _redirect(self, part: _Part, target: Any, kept: list[int]) -> None:
+        mapper = _Redirect(part, target.aggregate if isinstance(target, prim.Subscript) else target, kept)
+        for name, instruction in self._editor.instructions.items():
+            if isinstance(instruction, lp.Assignment) and part.name in names_in(instruction.expression):
+                self._editor.instructions[name] = instruction.copy(expression=mapper(instruction.expression))
+
+
+class _Redirect(IdentityMapper):  # type: ignore[misc]
+    """Lets accesses to a part of an array go to a smaller array."""
+
+    def __init__(self, part: _Part, variable: Any, kept: list[int]) -> None:
+        super().__init__()
+        self._part = part
+        self._variable = variable
+        self._kept = kept
+
+    def map_subscript(self, expr: Any) -> Any:
+        """Return the new access."""
+        index = expr.index_tuple
+        is_part = expr.aggregate.name == self._part.name and self._part.literal in (None, index[0])
+        if not is_part:
+            return expr
+        kept = tuple(index[axis] for axis in self._kept)
+        return self._variable[kept] if kept else self._variable
+
+
+class _Finder(IdentityMapper):  # type: ignore[misc]
+    """Collects variables and array accesses."""
+
+    def __init__(self, found: list[Any]) -> None:
+        super().__init__()
+        self._found = found
+
+    def map_subscript(self, expr: Any) -> Any:
+        """Collect an access."""
+        self._found.append(expr)
+        return expr
+
+    def map_variable(self, expr: Any) -> Any:
+        """Collect a variable."""
+        self._found.append(expr)
+        return expr
+
+
+def is_worth(kernel: lp.LoopKernel) -> bool:
+    """Tell whether a kernel has temporary arrays at all."""
+    return any(math.prod(map(int, t.shape)) > 1 and t.initializer is None for t in kernel.temporary_variables.values())

@@ -1,0 +1,83 @@
+"""Value numbers: expressions up to the order of operands in sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymbolic.primitives as prim
+
+SUM, PRODUCT, QUOTIENT, CALL, ATOM, LITERAL = range(6)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value.
+
+    Attributes:
+        kind: SUM, PRODUCT, QUOTIENT, CALL, ATOM or LITERAL.
+        operands: Numbers of the operands; sorted for sums and products.
+        detail: Function of a call, expression of an atom, value of a literal.
+    """
+
+    kind: int
+    operands: tuple[int, ...] = ()
+    detail: Any = None
+
+
+@dataclass
+class Numbering:
+    """Numbers of values; equal values have equal numbers.
+
+    Attributes:
+        values: The value of each number.
+    """
+
+    values: list[Value] = field(default_factory=list)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def number(self, expression: Any, atom: Callable[[Any], int]) -> int:
+        """Return the number of an expression, whose nested sums and products are taken for flat.
+
+        Args:
+            expression: The expression.
+            atom: Number of an expression that is not looked into.
+        """
+        if not isinstance(expression, prim.ExpressionNode):
+            return self.literal(expression)
+        if isinstance(expression, (prim.Sum, prim.Product)):
+            kind = SUM if isinstance(expression, prim.Sum) else PRODUCT
+            return self.combine(kind, [self.number(c, atom) for c in expression.children])
+        if isinstance(expression, prim.Quotient):
+            parts = (self.number(expression.numerator, atom), self.number(expression.denominator, atom))
+            return self._intern(Value(QUOTIENT, parts), (QUOTIENT, parts))
+        if isinstance(expression, prim.Call):
+            parts = tuple(self.number(p, atom) for p in expression.parameters)
+            return self._intern(Value(CALL, parts, expression.function), (CALL, parts, expression.function))
+        return atom(expression)
+
+    def literal(self, value: Any) -> int:
+        """Return the number of a literal."""
+        return self._intern(Value(LITERAL, (), value), (LITERAL, type(value), repr(value)))
+
+    def atom(self, expression: Any, version: Hashable) -> int:
+        """Return the number of an expression that is not looked into, with values that the version tells apart."""
+        return self._intern(Value(ATOM, (), expression), (ATOM, expression, version))
+
+    def combine(self, kind: int, operands: list[int], *, is_flat: bool = False) -> int:
+        """Return the number of a sum or product of values; those of the same kind are flattened, or taken as flat."""
+        flat: list[int] = []
+        for operand in operands:
+            value = self.values[operand]
+            flat += value.operands if value.kind == kind and not is_flat else (operand,)
+        if len(flat) == 1:
+            return flat[0]
+        parts = tuple(sorted(flat))
+        return self._intern(Value(kind, parts), (kind, parts))
+
+    def _intern(self, value: Value, key: Hashable) -> int:
+        number = self._numbers.setdefault(key, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
