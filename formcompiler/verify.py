@@ -21,7 +21,7 @@ from formcompiler.reference.random_data import RANGES, Entity, random_entity, ra
 
 _log = logging.getLogger(__name__)
 _N_SAMPLES = 2
-_FLOOR = 1e-6
+_FLOOR = 1e-2
 """Differences of tensors that vanish up to rounding are measured on this scale; cells and values are of size one."""
 
 _STEP = 1e-7

@@ -8,7 +8,15 @@ from typing import Any
 import basix
 import numpy as np
 
-from formcompiler.elements.cells import TENSOR_CELLS, FloatArray, cell_type, reference_volume, vertices
+from formcompiler.elements.cells import (
+    SIMPLICES,
+    TENSOR_CELLS,
+    FloatArray,
+    cell_type,
+    dimension,
+    reference_volume,
+    vertices,
+)
 from formcompiler.errors import UnsupportedFormError
 
 SCHEMES = {
@@ -17,6 +25,9 @@ SCHEMES = {
     "gll": basix.QuadratureType.gll,
     "xiao_gimbutas": basix.QuadratureType.xiao_gimbutas,
 }
+
+CURVED_MEASURE_DEGREE = 12
+"""Degree of the rules that measure curved facets and surfaces, whose area elements are roots of polynomials."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +97,23 @@ def make_custom_quadrature(cell: str, points: Any, weights: Any) -> QuadratureRu
             f"shape (n,); given are {point_array.shape} and {weight_array.shape}"
         )
     return QuadratureRule(cell, -1, "custom", point_array, weight_array)
+
+
+def measure_degree(cell: str, degree: int, gdim: int) -> int:
+    """Return the degree of a rule for the volume of cells whose geometry has a degree, in a space of dimension gdim.
+
+    The rule is exact but for curved cells of lower dimension than the space.
+    """
+    if degree == 1 and cell in SIMPLICES:
+        return 0
+    polynomial = dimension(cell) * degree
+    return polynomial if dimension(cell) == gdim else max(polynomial, CURVED_MEASURE_DEGREE)
+
+
+def facet_measure_degree(facet_cell: str, degree: int) -> int:
+    """Return the degree of a rule for the area of facets of cells whose geometry has a degree."""
+    is_flat = facet_cell == "vertex" or (degree == 1 and facet_cell in SIMPLICES)
+    return 0 if is_flat else max(dimension(facet_cell) * degree, CURVED_MEASURE_DEGREE)
 
 
 def _basix_rule(cell: str, degree: int, kind: Any, polyset: Any) -> tuple[FloatArray, FloatArray]:

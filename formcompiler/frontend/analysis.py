@@ -32,6 +32,7 @@ from formcompiler.frontend.integrals import (
     SubdomainId,
 )
 from formcompiler.frontend.integrand import IntegrandBuilder, NamedData, name_data
+from formcompiler.frontend.preparation import prepare_expression, prepare_form
 from formcompiler.frontend.rules import expression_rule, facet_kinds, select_rule
 from formcompiler.options import Options
 
@@ -67,7 +68,7 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
     with _errors_of_ufl(form):
         check_form(form)
         named = name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
-        data = _compute_form_data(form, options)
+        data = _compute_form_data(prepare_form(form, options), options)
         integrals = [part for group in data.integral_data for part in _analyse_integral(group, named, options)]
     nonzero = tuple(integral for integral in integrals if integral.integrands)
     return AnalysedForm(named.elements, named.coefficients, named.constants, nonzero, form.signature())
@@ -90,7 +91,7 @@ def analyse_expression(
         domain = _expression_domain(expr)
         rule = expression_rule(domain.ufl_cell().cellname, points)
         facet = rule.points.shape[1] < domain.topological_dimension
-        lowered = _lower_expression(expr, options)
+        lowered = _lower_expression(prepare_expression(expr, options), options)
         components = list(np.ndindex(*lowered.ufl_shape))
         kind = "exterior_facet" if facet else "cell"
         builder = IntegrandBuilder(kind, domain, named, options, rule.cell if facet else "")

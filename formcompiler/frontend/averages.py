@@ -12,7 +12,7 @@ from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
 from ufl.algorithms.estimate_degrees import estimate_total_polynomial_degree
 
 from formcompiler.elements import cells
-from formcompiler.elements.quadrature import QuadratureRule, make_quadrature
+from formcompiler.elements.quadrature import QuadratureRule, facet_measure_degree, make_quadrature, measure_degree
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.graph import Graph, Node
 from formcompiler.frontend.modified_terminals import TerminalFinder
@@ -61,14 +61,18 @@ class Averages:
         facet_cell: Kind of the facets that are integrated over, "" if it is not over facets.
         data: Arguments, coefficients and constants.
         is_complex: Whether values are complex.
+        geometry: What is known of the cells.
     """
 
-    def __init__(self, domain: Any, integral_type: str, facet_cell: str, data: Data, is_complex: bool) -> None:
+    def __init__(
+        self, domain: Any, integral_type: str, facet_cell: str, data: Data, is_complex: bool, geometry: str
+    ) -> None:
         self._domain = domain
         self._integral_type = integral_type
         self._facet_cell = facet_cell
         self._data = data
         self._complex = is_complex
+        self._geometry = geometry
         self._numbers: dict[tuple[Any, ...], dict[int, int]] = {}
         self.found: list[FoundAverage] = []
 
@@ -132,15 +136,21 @@ class Averages:
         if entity == "cell" or cells.dimension(cell) > 1:
             scaling = abs(apply_geometry_lowering(quantity(self._domain), (uc.Jacobian,)))
             scaling = scaling * uc.QuadratureWeight(self._domain)
-            degree += estimate_total_polynomial_degree(apply_geometry_lowering(quantity(self._domain)))
             scale = self._scalarizer(graph, entity, side)(scaling)[()]
-        rule = make_quadrature(cell if entity == "cell" else self._facet_cell, degree, "default")
-        return graph, rule, scale
+        where = cell if entity == "cell" else self._facet_cell
+        return graph, make_quadrature(where, degree + self._measure_degree(entity), "default"), scale
+
+    def _measure_degree(self, entity: Entity) -> int:
+        degree = self._domain.ufl_coordinate_element().embedded_subdegree
+        if entity == "facet":
+            return facet_measure_degree(self._facet_cell, degree)
+        return measure_degree(self._domain.ufl_cell().cellname, degree, self._domain.geometric_dimension)
 
     def _scalarizer(self, graph: Graph, entity: Entity, side: str) -> Scalarizer:
         kind = "cell" if entity == "cell" else self._integral_type
         facet_cell = "" if entity == "cell" else self._facet_cell
-        return Scalarizer(graph, TerminalFinder(self._domain, kind, facet_cell, self._data, self, side), self._complex)
+        finder = TerminalFinder(self._domain, kind, facet_cell, self._data, self, self._geometry, side)
+        return Scalarizer(graph, finder, self._complex)
 
     def _add(
         self,

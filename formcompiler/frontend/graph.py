@@ -15,6 +15,7 @@ Node = int
 """Number of a node; operands come before their users."""
 
 _MAX_EXPANDED_POWER = 8
+_COMPLEX_KINDS = ("coefficient", "constant", "average")
 
 
 class Graph:
@@ -28,6 +29,7 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[tuple[Any, ...]] = []
         self._numbers: dict[tuple[Any, ...], Node] = {}
+        self._real: dict[Node, bool] = {}
         self.zero = self.number(0.0)
         self.one = self.number(1.0)
 
@@ -132,6 +134,23 @@ class Graph:
     def select(self, condition: Node, a: Node, b: Node) -> Node:
         """Return a where the condition holds, else b; the other value never enters the result."""
         return a if a == b else self._intern(("select", condition, a, b))
+
+    def is_real(self, node: Node) -> bool:
+        """Tell whether a value is real in complex mode: built from literals and geometry, or a part of a number."""
+        if node not in self._real:
+            self._real[node] = self._find_whether_real(node)
+        return self._real[node]
+
+    def _find_whether_real(self, node: Node) -> bool:
+        operation = self.nodes[node]
+        if operation[0] == "number":
+            return isinstance(operation[1], float)
+        if operation[0] == "terminal":
+            return operation[1].kind not in _COMPLEX_KINDS
+        if operation[0] == "call" and operation[1] in ("abs", "real", "imag"):
+            return True
+        parts = operation[2:] if operation[0] == "select" else self.operands(node)
+        return all(self.is_real(part) for part in parts)
 
     def operands(self, node: Node) -> tuple[Node, ...]:
         """Return the operand nodes."""

@@ -77,8 +77,8 @@ class IntegrandBuilder:
         self._domain = domain
         self._data = named
         self._complex = options.scalar_type.startswith("complex")
-        self._averages = Averages(domain, integral_type, facet_cell, named, self._complex)
-        self._finder = TerminalFinder(domain, integral_type, facet_cell, named, self._averages)
+        self._averages = Averages(domain, integral_type, facet_cell, named, self._complex, options.geometry)
+        self._finder = TerminalFinder(domain, integral_type, facet_cell, named, self._averages, options.geometry)
         self._namer = Namer([*RESERVED_IN_KERNELS, *named.names])
 
     def build(self, rule: QuadratureRule, parts: list[tuple[Any, tuple[int, ...]]], suffix: str) -> Integrand:

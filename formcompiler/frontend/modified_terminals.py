@@ -12,6 +12,7 @@ import ufl.classes as uc
 from formcompiler.elements import cells
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.graph import Graph
+from formcompiler.frontend.preparation import PositionFunction
 from formcompiler.frontend.scalarize import LinearForm
 from formcompiler.terminals import Terminal, TerminalKind
 
@@ -58,6 +59,7 @@ class TerminalFinder:
         facet_cell: Kind of the facets that are integrated over, "" if it is not over facets.
         data: Arguments, coefficients and constants with their numbers.
         averages: Collects cell volumes and facet areas that no formula gives.
+        geometry: What is known of the cells; see the option of this name.
         restriction: Side of the facet, if it is the same for all terminals; else it is read off each.
     """
 
@@ -68,6 +70,7 @@ class TerminalFinder:
         facet_cell: str,
         data: Any,
         averages: Any,
+        geometry: str,
         restriction: str = "",
     ) -> None:
         self._domain = domain
@@ -80,6 +83,8 @@ class TerminalFinder:
         self._constants = data.constant_numbers
         self._averages = averages
         self._restriction = restriction
+        self._is_affine = is_affine(domain, geometry)
+        self._is_axis_parallel = geometry == "axis_parallel" and self._cell in _CUBES
 
     def __call__(self, graph: Graph, expr: Any, component: tuple[int, ...]) -> LinearForm:
         """Return one component of a modified terminal as a linear form on the graph."""
@@ -102,6 +107,8 @@ class TerminalFinder:
 
     def _function(self, graph: Graph, modified: _Modified) -> LinearForm:
         function = modified.terminal
+        if isinstance(function, PositionFunction):
+            return self._coordinate(graph, modified.component[0], modified.derivatives, modified.restriction)
         element = function.ufl_function_space().ufl_element()
         flat = _flatten(modified.component, element.reference_value_shape)
         if isinstance(function, uc.Argument):
@@ -164,12 +171,12 @@ class TerminalFinder:
         quantity, component, side = modified.terminal, modified.component, modified.restriction
         tdim = cells.dimension(self._cell)
         if isinstance(quantity, uc.SpatialCoordinate):
-            return _leaf(graph, Terminal("coordinate", 0, component[0], modified.derivatives, side))
+            return self._coordinate(graph, component[0], modified.derivatives, side)
         if isinstance(quantity, uc.Jacobian):
             row, column = component
             extra = modified.derivatives or (0,) * tdim
             derivatives = tuple(n + (d == column) for d, n in enumerate(extra))
-            return _leaf(graph, Terminal("coordinate", 0, row, derivatives, side))
+            return self._coordinate(graph, row, derivatives, side)
         if isinstance(quantity, uc.QuadratureWeight):
             return _leaf(graph, Terminal("weight"))
         if isinstance(quantity, uc.CellCoordinate):
@@ -187,6 +194,19 @@ class TerminalFinder:
         if isinstance(quantity, uc.CellVolume):
             return {(): self._averages.measure(graph, "cell", side)}
         return self._facet_geometry(graph, modified)
+
+    def _coordinate(self, graph: Graph, axis: int, derivatives: tuple[int, ...], side: str) -> LinearForm:
+        """Return a spatial coordinate or a derivative of it; on affine cells that is a difference of vertices."""
+        if not self._is_affine or not any(derivatives):
+            return _leaf(graph, Terminal("coordinate", 0, axis, derivatives, side))
+        if sum(derivatives) > 1:
+            return {}
+        direction = derivatives.index(1)
+        if self._is_axis_parallel and direction != axis:
+            return {}
+        unit = [float(d == direction) for d in range(cells.dimension(self._cell))]
+        end = next(v for v, x in enumerate(cells.vertices(self._cell).tolist()) if x == unit)
+        return self._difference(graph, "vertex", (0, end), axis, side)
 
     def _facet_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
         quantity, component, side = modified.terminal, modified.component, modified.restriction
@@ -214,7 +234,12 @@ class TerminalFinder:
             return {(): graph.number(cells.reference_volume(facet))}
         if isinstance(quantity, uc.FacetEdgeVectors):
             return self._difference(graph, "facet_vertex", cells.topology(facet)[1][component[0]], component[1], side)
-        raise UnsupportedFormError(f"the geometric quantity {type(quantity).__name__} is not supported here")
+        if isinstance(quantity, uc.FacetOrigin):
+            return _leaf(graph, Terminal("facet_vertex", 0, component[0], (), side))
+        raise UnsupportedFormError(
+            f"the geometric quantity {type(quantity).__name__} is not supported; use SpatialCoordinate, FacetNormal, "
+            "Jacobian and what is made of them"
+        )
 
     def _difference(self, graph: Graph, kind: TerminalKind, ends: tuple[int, ...], axis: int, side: str) -> LinearForm:
         """Return the vector from the first to the second vertex along one axis."""
@@ -222,6 +247,27 @@ class TerminalFinder:
         return {(): graph.add(end, graph.multiply(graph.number(-1), start))}
 
 
+def is_affine(domain: Any, geometry: str) -> bool:
+    """Tell whether the cells of a mesh are affine, by their kind or by what the user says of them.
+
+    Raises:
+        UnsupportedFormError: if the user says so of a mesh whose coordinate element cannot be.
+    """
+    simplex = bool(domain.is_piecewise_linear_simplex_domain())
+    if geometry == "general" or simplex:
+        return simplex
+    element = domain.ufl_coordinate_element()
+    if element.degree != 1 or domain.ufl_cell().cellname not in _CUBES:
+        raise UnsupportedFormError(
+            f"geometry={geometry} needs intervals, quadrilaterals, hexahedra or simplices with a coordinate element of "
+            f"degree 1; that of the mesh is {element}"
+        )
+    if geometry == "axis_parallel" and domain.geometric_dimension != domain.topological_dimension:
+        raise UnsupportedFormError("geometry=axis_parallel is for cells that fill space, not for curves and surfaces")
+    return True
+
+
+_CUBES = ("interval", "quadrilateral", "hexahedron")
 _NEEDS_STRAIGHT_EDGES = (
     uc.CellDiameter,
     uc.MinCellEdgeLength,

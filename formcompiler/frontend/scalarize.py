@@ -10,6 +10,7 @@ import ufl
 import ufl.classes as uc
 
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.bessel import bessel
 from formcompiler.frontend.graph import Graph, Node
 from formcompiler.terminals import Terminal
 
@@ -23,12 +24,7 @@ _FUNCTIONS = {
     "sqrt": "sqrt", "exp": "exp", "ln": "log", "cos": "cos", "sin": "sin", "tan": "tan", "cosh": "cosh",
     "sinh": "sinh", "tanh": "tanh", "acos": "acos", "asin": "asin", "atan": "atan", "erf": "erf",
 }  # fmt: skip
-_BESSEL = {
-    uc.BesselJ: "cyl_bessel_j",
-    uc.BesselY: "cyl_neumann",
-    uc.BesselI: "cyl_bessel_i",
-    uc.BesselK: "cyl_bessel_k",
-}
+_BESSEL = {uc.BesselJ: "J", uc.BesselY: "Y", uc.BesselI: "I", uc.BesselK: "K"}
 _COMPARISONS = {uc.EQ: "==", uc.NE: "!=", uc.LE: "<=", uc.GE: ">=", uc.LT: "<", uc.GT: ">"}
 _FOLDED = {"sqrt": math.sqrt, "exp": math.exp, "log": math.log, "cos": math.cos, "sin": math.sin, "tan": math.tan}
 
@@ -158,6 +154,8 @@ class Scalarizer:
     def _function(self, name: str, expr: Any, indices: dict[int, int]) -> LinearForm:
         argument = self._scalar(expr.ufl_operands[0], indices)
         value = self._graph.value(argument)
+        if name == "erf":
+            self._check_real(name, expr, argument)
         if name in _FOLDED and isinstance(value, float):
             try:
                 return {(): self._graph.number(_FOLDED[name](value))}
@@ -171,19 +169,24 @@ class Scalarizer:
         return {(): self._graph.call("abs", self._scalar(expr.ufl_operands[0], indices))}
 
     def _atan2(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
-        return {(): self._graph.call("atan2", *(self._scalar(operand, indices) for operand in expr.ufl_operands))}
+        arguments = [self._scalar(operand, indices) for operand in expr.ufl_operands]
+        self._check_real("atan2", expr, *arguments)
+        return {(): self._graph.call("atan2", *arguments)}
+
+    def _check_real(self, name: str, expr: Any, *arguments: Node) -> None:
+        if self._complex and not all(map(self._graph.is_real, arguments)):
+            raise UnsupportedFormError(
+                f"{name} is defined for real numbers only, but in complex mode its argument may be complex: "
+                f"{_short(expr)}. Write real(...) around each argument that is real"
+            )
 
     def _bessel(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         order, argument = (self._scalar(operand, indices) for operand in expr.ufl_operands)
         nu = self._graph.value(order)
-        name = _BESSEL[type(expr)]
-        if isinstance(nu, float) and nu < 0:
-            if not nu.is_integer():
-                raise UnsupportedFormError(f"Bessel functions of negative fractional order are not supported: {nu}")
-            value = self._graph.call(name, self._graph.number(-nu), argument)
-            odd = name in ("cyl_bessel_j", "cyl_neumann") and int(nu) % 2
-            return {(): self._graph.multiply(self._graph.number(-1), value) if odd else value}
-        return {(): self._graph.call(name, order, argument)}
+        if not isinstance(nu, float):
+            raise UnsupportedFormError(f"the order of a Bessel function must be a number: {_short(expr)}")
+        self._check_real(f"bessel_{_BESSEL[type(expr)]}", expr, argument)
+        return {(): bessel(self._graph, _BESSEL[type(expr)], nu, argument)}
 
     def _conditional(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         condition, true_value, false_value = expr.ufl_operands
@@ -196,6 +199,7 @@ class Scalarizer:
     def _extremum(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         a, b = (self._scalar(operand, indices) for operand in expr.ufl_operands)
         operator = ">" if isinstance(expr, uc.MaxValue) else "<"
+        self._check_real("max_value" if operator == ">" else "min_value", expr, a, b)
         return {(): self._graph.select(self._graph.compare(operator, a, b), a, b)}
 
     def _condition(self, expr: Any, indices: dict[int, int]) -> Node:
@@ -207,6 +211,8 @@ class Scalarizer:
         if type(expr) not in _COMPARISONS:
             raise UnsupportedFormError(_unsupported(expr))
         a, b = (self._scalar(operand, indices) for operand in expr.ufl_operands)
+        if not isinstance(expr, (uc.EQ, uc.NE)):
+            self._check_real(f"the comparison {_COMPARISONS[type(expr)]}", expr, a, b)
         return self._graph.compare(_COMPARISONS[type(expr)], a, b)
 
     def _pass_on(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:

@@ -11,12 +11,10 @@ import numpy as np
 
 from formcompiler.elements import cells
 from formcompiler.elements.cells import FloatArray
-from formcompiler.elements.quadrature import make_quadrature
+from formcompiler.elements.quadrature import facet_measure_degree, make_quadrature, measure_degree
 from formcompiler.elements.tables import tabulate_component
 from formcompiler.reference.jets import NO_DIRECTION, Jet, constant, differentiate, power, stack
 from formcompiler.reference.tensors import contract, cross, determinant, inverse, normalize
-
-_DEGREE_OF_CURVED_MEASURES = 30
 
 
 def multi_indices(order: int, n_own: int, n_coordinates: int) -> Iterator[tuple[int, ...]]:
@@ -156,11 +154,6 @@ class Cell:
         return self.facet
 
     @property
-    def is_curved(self) -> bool:
-        """Return whether the Jacobian may vary."""
-        return self.element.embedded_superdegree > 1 or self.name not in cells.SIMPLICES
-
-    @property
     def facet_cell(self) -> str:
         """Return the reference cell of the facet."""
         return cells.facet_cells(self.name)[self.on_facet]
@@ -179,14 +172,13 @@ class Cell:
 
     def volume(self) -> float:
         """Return the volume of the cell."""
-        degree = 2 * self.tdim * self.element.embedded_superdegree if self.gdim == self.tdim else 0
-        if self.gdim != self.tdim and self.is_curved:
-            degree = _DEGREE_OF_CURVED_MEASURES
+        degree = measure_degree(self.name, self.element.embedded_subdegree, self.gdim)
         return float(self.quadrature(degree)[1].sum())
 
     def facet_area(self) -> float:
         """Return the area of the facet."""
-        return float(self.facet_quadrature(_DEGREE_OF_CURVED_MEASURES if self.is_curved else 0)[1].sum())
+        degree = facet_measure_degree(self.facet_cell, self.element.embedded_subdegree)
+        return float(self.facet_quadrature(degree)[1].sum())
 
     def vertices(self) -> FloatArray:
         """Return the physical vertices, axes (vertex, direction)."""

@@ -9,6 +9,7 @@ import numpy as np
 import ufl
 
 from formcompiler.elements import cells
+from formcompiler.elements.quadrature import facet_measure_degree, measure_degree
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.reference.evaluate import RULES, Evaluator, Expr, Rule, State, rule
 from formcompiler.reference.geometry import Cell
@@ -73,8 +74,12 @@ def _average(ev: Evaluator, expr: Expr, state: State) -> Jet:
     _check_restricted(ev, expr, state)
     cell, side = ev.cells[state.side or 0], state.side or 0
     (operand,) = expr.ufl_operands
-    degree = estimated_degree(operand) + 2 * cell.element.embedded_superdegree * cell.tdim
     on_cell = expr._ufl_handler_name_ == "cell_avg"
+    geometry = cell.element.embedded_subdegree
+    degree = estimated_degree(operand)
+    degree += (
+        measure_degree(cell.name, geometry, cell.gdim) if on_cell else facet_measure_degree(cell.facet_cell, geometry)
+    )
     there, weights = cell.quadrature(degree) if on_cell else cell.facet_quadrature(degree)
     all_cells = tuple(there if i == side else other for i, other in enumerate(ev.cells))
     jet = ev.at(all_cells).evaluate(operand, replace(state, order=0))
@@ -248,5 +253,6 @@ RULES.update({name: _number_rule(name) for name in _NUMBERS})
 
 @rule("facet_coordinate")
 def _facet_coordinate(ev: Evaluator, expr: Expr, state: State) -> Jet:
-    points = _check_geometry(ev, expr, state).facet_points
+    """Return the coordinates on the facet as its first cell sees it: UFL gives both sides the same."""
+    points = _check_geometry(ev, expr, replace(state, side=0)).facet_points
     return ev.spread(constant(points, state.order, ev.n_coordinates)).map(lambda t: t.astype(ev.data.dtype))

@@ -1,0 +1,62 @@
+"""What is rewritten in the user's expressions before UFL lowers them, where UFL would go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ufl
+import ufl.classes as uc
+from ufl.algorithms.analysis import extract_type
+from ufl.algorithms.map_integrands import map_integrands
+from ufl.corealg.map_dag import map_expr_dag
+from ufl.corealg.multifunction import MultiFunction
+
+from formcompiler.options import Options
+
+
+class PositionFunction(uc.Coefficient):
+    """The spatial coordinate of a mesh as a function of its coordinate space.
+
+    UFL takes the gradient of the spatial coordinate to be the identity, which is wrong on curves and surfaces: there
+    it is the projection onto the tangent. The gradient of a function is right.
+    """
+
+
+def prepare_form(form: Any, options: Options) -> Any:
+    """Return a form that UFL's algorithms can lower; the user's own stays as it is."""
+    moves = any(extract_type(integral.integrand(), uc.CoordinateDerivative) for integral in form.integrals())
+    surfaces = [d for d in form.ufl_domains() if d.geometric_dimension > d.topological_dimension and not moves]
+    rewriter = _Rewriter(options, surfaces)
+    return map_integrands(lambda e: map_expr_dag(rewriter, e), form) if rewriter.is_needed else form
+
+
+def prepare_expression(expr: Any, options: Options) -> Any:
+    """Return an expression that UFL's algorithms can lower."""
+    surfaces = [d for d in ufl.domain.extract_domains(expr) if d.geometric_dimension > d.topological_dimension]
+    rewriter = _Rewriter(options, surfaces)
+    return map_expr_dag(rewriter, expr) if rewriter.is_needed else expr
+
+
+class _Rewriter(MultiFunction):  # type: ignore[misc]
+    """Rewrites positions on surfaces, and powers in complex mode."""
+
+    def __init__(self, options: Options, surfaces: Any) -> None:
+        super().__init__()
+        self._complex = options.scalar_type.startswith("complex")
+        self._positions = {
+            d: PositionFunction(ufl.FunctionSpace(d, d.ufl_coordinate_element()), count=-1 - n)
+            for n, d in enumerate(surfaces)
+        }
+        self.is_needed = self._complex or bool(self._positions)
+
+    expr = MultiFunction.reuse_if_untouched
+
+    def spatial_coordinate(self, o: Any) -> Any:
+        """Return the position as a function on surfaces."""
+        return self._positions.get(o.ufl_domain(), o)
+
+    def power(self, o: Any, base: Any, exponent: Any) -> Any:
+        """Return exp(b ln a) for a ** b in complex mode: UFL tries to turn every exponent into a number, for ever."""
+        if self._complex and not isinstance(exponent, (uc.ScalarValue, uc.Zero)):
+            return ufl.exp(exponent * ufl.ln(base))
+        return self.reuse_if_untouched(o, base, exponent)
