@@ -55,9 +55,9 @@ J = derivative(F, w)
 )
 
 ELASTICITY = (
-    mesh("hexahedron")
+    mesh("tetrahedron")
     + """
-V = FunctionSpace(mesh, basix.ufl.element("P", "hexahedron", 1, shape=(3,)))
+V = FunctionSpace(mesh, basix.ufl.element("P", "tetrahedron", 1, shape=(3,)))
 u, v = Coefficient(V), TestFunction(V)
 lmbda, mu = Constant(mesh), Constant(mesh)
 E = grad(u) + grad(u).T + grad(u).T * grad(u)
