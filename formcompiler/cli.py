@@ -141,13 +141,8 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 def _add_loops(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``loops``."""
-    parser.add_argument(
-        "file",
-        metavar="KERNEL_FILE",
-        type=Path,
-        help="Python file with a variable 'kernel', a loopy kernel or translation unit, or several such variables",
-    )
     add = parser.add_argument
+    add("file", metavar="KERNEL_FILE", type=Path, help="Python file that defines 'kernel', a loopy kernel, or several")
     add("--json", action="store_true", help="print a JSON list with one entry per kernel")
     add("--picture", metavar="FILE.png", type=Path, help="draw iterations and dependences of a nest of two loops")
     help = "value of a parameter of the kernel, for the picture; can be repeated"

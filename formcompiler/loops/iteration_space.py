@@ -142,7 +142,7 @@ def to_iteration_space(points: isl.Set) -> IterationSpace:
     for n, iname in enumerate(inames):
         seen = points.project_out(isl.dim_type.set, n + 1, len(inames) - n - 1)
         context = known.insert_dims(isl.dim_type.set, n, 1)
-        for constraint in _constraints(seen, seen.gist(context), iname):
+        for constraint in _constraints(seen, context, iname):
             for row, right in _rows(constraint, inames[: n + 1], parameters):
                 if row[n]:
                     sign = 1 if row[n] > 0 else -1
@@ -154,21 +154,19 @@ def to_iteration_space(points: isl.Set) -> IterationSpace:
     )
 
 
-def _constraints(seen: isl.Set, bounds: isl.Set, iname: str) -> list[isl.Constraint]:
+def _constraints(seen: isl.Set, context: isl.Set, iname: str) -> list[isl.Constraint]:
     """Return the constraints on a loop, given what is known of those around it."""
-    bounds = bounds.coalesce()
+    bounds = seen.gist(context).coalesce()
     pieces = bounds.get_basic_sets()
-    if len(pieces) != 1:
-        pieces = [bounds.simple_hull()]
-        if not isl.Set.from_basic_set(pieces[0]).intersect(seen).is_equal(seen) or len(bounds.get_basic_sets()) == 0:
-            raise TransformError(f"the points of loop {iname} are not one polyhedron: {seen}")
-    basic = pieces[0].remove_redundancies()
-    constraints = basic.get_constraints()
+    basic = pieces[0] if len(pieces) == 1 else bounds.simple_hull()
+    if not isl.Set.from_basic_set(basic).intersect(context).is_equal(seen):
+        raise TransformError(f"the points of loop {iname} are not one polyhedron: {seen}")
+    basic = basic.remove_redundancies()
     if basic.dim(isl.dim_type.div):
         raise TransformError(
             f"the points of loop {iname} are not all points of a polyhedron, e.g. for a stride: {seen}"
         )
-    return list(constraints)
+    return list(basic.get_constraints())
 
 
 def _rows(
@@ -191,7 +189,7 @@ def _rows(
 def _matrices(
     rows: Sequence[tuple[list[int], list[int]]], inames: Sequence[str], parameters: Sequence[str]
 ) -> tuple[Matrix, Matrix]:
-    rows = sorted(rows, key=lambda r: (_last(r[0]), r))
+    rows = sorted(rows, key=lambda r: (_last(r[0]), np.count_nonzero([*r[0], *r[1][:-1]]), r))
     matrix = np.array([row for row, _ in rows], dtype=np.int64).reshape(len(rows), len(inames))
     right = np.array([right for _, right in rows], dtype=np.int64).reshape(len(rows), len(parameters) + 1)
     return matrix, right

@@ -44,7 +44,8 @@ def describe_kernel(program: lp.LoopKernel | lp.TranslationUnit) -> dict[str, An
 
 def describe_nest(nest: NestDependences) -> dict[str, Any]:
     """Return what is found about a nest, of types that JSON knows; levels count from 1."""
-    wavefront = None if find_doall_loops(nest)[-1:] == nest.inames[-1:] or _is_stuck(nest) else find_wavefront(nest)
+    lanes = find_lane_loops(nest)
+    wavefront = None if any(loop.is_legal for loop in lanes) else find_wavefront(nest)
     return {
         "loops": list(nest.inames),
         "perfect": nest.nest.is_perfect,
@@ -66,7 +67,7 @@ def describe_nest(nest: NestDependences) -> dict[str, Any]:
                 "privatize": list(loop.privatize),
                 "blockers": [str(d) for d in loop.blockers],
             }
-            for loop in find_lane_loops(nest)
+            for loop in lanes
         ],
         "broadcasts": [
             {"instruction": b.access.instruction, "reference": str(b.access), "missing": list(b.missing)}
@@ -74,11 +75,6 @@ def describe_nest(nest: NestDependences) -> dict[str, Any]:
         ],
         "wavefront": None if wavefront is None else wavefront.tolist(),
     }
-
-
-def _is_stuck(nest: NestDependences) -> bool:
-    """Return whether there is nothing to search: fewer than two loops can be transformed together."""
-    return len(nest.nest.band) < 2
 
 
 def _describe_space(nest: NestDependences) -> dict[str, Any]:

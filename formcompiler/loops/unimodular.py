@@ -157,37 +157,56 @@ def find_wavefront(
     Args:
         nest: The nest.
         inames: The loops that may be transformed; those that all instructions share if None.
-        max_coefficient: Largest absolute value of an entry of u.
+        max_coefficient: Largest absolute value of an entry of u; smaller for more than three loops.
     """
     band = find_band(nest, inames)
     for n_kept in range(len(band) - 1):
-        for row in _candidates(len(band) - n_kept, max_coefficient):
-            matrix = np.eye(len(band), dtype=np.int64)
+        matrix = np.eye(len(band), dtype=np.int64)
+        for row in _promising_rows(nest, band, n_kept, max_coefficient):
             matrix[n_kept:, n_kept:] = complete_row(row)
-            if _carries_all(nest, matrix[: n_kept + 1], band) and is_valid_schedule(nest, matrix, band):
+            # If these rows carry everything, all that is inside is free.
+            if is_valid_schedule(nest, matrix[: n_kept + 1], band):
                 return matrix
     return None
 
 
-def _candidates(n_loops: int, limit: int) -> list[tuple[int, ...]]:
-    """Return rows that can be completed to a unimodular matrix, the cheapest first."""
-    rows = itertools.product(range(-limit, limit + 1), repeat=n_loops)
-    fit = [row for row in rows if math.gcd(*row) == 1]
-    return sorted(fit, key=lambda row: (sum(map(abs, row)), [-entry for entry in row]))
-
-
-def _carries_all(nest: NestDependences, rows: Matrix, band: Sequence[str]) -> bool:
-    """Return whether the rows carry all dependences that any loop of the band carries."""
+def _promising_rows(
+    nest: NestDependences, band: Sequence[str], n_kept: int, max_coefficient: int
+) -> list[tuple[int, ...]]:
+    """Return rows, the cheapest first, that may carry all vectors that no loop outside of them carries."""
     place = [nest.inames.index(iname) for iname in band]
+    outer, inner = range(place[0] + n_kept), place[n_kept:]
+    rows = _candidates(len(inner), max_coefficient)
     for vector in nest.vectors:
-        entries = [vector[n] for n in place]
-        if all(isinstance(entry, int) for entry in entries):
-            outer_carries = any(vector[n] != 0 for n in range(place[0]))
-            moved = (rows @ np.array(entries, dtype=np.int64)).tolist()
-            first = next((entry for entry in moved if entry), 0)
-            if not outer_carries and any(entries) and first <= 0:
-                return False
-    return is_valid_schedule(nest, rows, band)
+        if all(vector[n] == 0 for n in outer) and any(vector[n] != 0 for n in inner):
+            low, high = np.array([_SIGN_BOUNDS.get(vector[n], (vector[n], vector[n])) for n in inner], dtype=float).T
+            most = np.where(rows > 0, rows * high, np.where(rows < 0, rows * low, 0.0)).sum(axis=1)
+            rows = rows[most >= 1]
+    return [tuple(map(int, row)) for row in rows]
+
+
+_FAR = 1e9
+_SIGN_BOUNDS: dict[int | str, tuple[float, float]] = {
+    "+": (1, _FAR),
+    "-": (-_FAR, -1),
+    "0+": (0, _FAR),
+    "0-": (-_FAR, 0),
+    "*": (-_FAR, _FAR),
+}
+_MAX_CANDIDATES = 7000
+
+
+def _candidates(n_loops: int, limit: int) -> Matrix:
+    """Return rows that can be completed to a unimodular matrix, the cheapest first; axes (row, loop).
+
+    Many loops get smaller coefficients, so that there are not too many rows.
+    """
+    while limit > 1 and (2 * limit + 1) ** n_loops > _MAX_CANDIDATES:
+        limit -= 1
+    least = -limit if (2 * limit + 1) ** n_loops <= _MAX_CANDIDATES else 0
+    rows = [row for row in itertools.product(range(least, limit + 1), repeat=n_loops) if math.gcd(*row) == 1]
+    rows.sort(key=lambda row: (sum(map(abs, row)), [-entry for entry in row]))
+    return np.array(rows, dtype=np.int64)
 
 
 def complete_row(row: Sequence[int]) -> Matrix:
