@@ -162,6 +162,7 @@ class _InputReader:
         self._constants = constants
         self._scalar = np.dtype(options.scalar_type)
         self._geometry = np.dtype(REAL_TYPE[options.scalar_type])
+        self._kind = options.geometry
 
     def read(
         self,
@@ -184,10 +185,12 @@ class _InputReader:
             for c in integral.constants
         ]
         count = n_facets(integral)
+        nodes = _array("coordinates", coordinates, self._geometry, sides * n_nodes * integral.gdim)
+        check_geometry(integral.cell, nodes.reshape(sides, n_nodes, integral.gdim), self._kind)
         return _Inputs(
             w,
             k,
-            _array("coordinates", coordinates, self._geometry, sides * n_nodes * integral.gdim),
+            nodes,
             _entities(integral, "local_facet", facet, count),
             _entities(integral, "facet_permutation", [0] * count if permutation is None else permutation, count),
         )
@@ -226,6 +229,19 @@ def _entities(integral: FormIntegral, what: str, numbers: Any, count: int) -> np
     if (array < 0).any() or (array >= limit).any():
         raise InvalidOptionError(f"{what}={array.tolist()}: on a {integral.cell} the numbers are 0 to {limit - 1}")
     return array.astype(dtype)
+
+
+def check_geometry(cell: str, nodes: npt.NDArray[Any], geometry: str) -> None:
+    """Check that cells, axes (cell, node, direction), are what the kernel was compiled for.
+
+    Raises:
+        InvalidOptionError: if they are not.
+    """
+    allowed = {"general": cells.GEOMETRIES, "affine": ("affine", "axis_parallel"), "axis_parallel": ("axis_parallel",)}
+    if geometry != "general":
+        found = cells.classify(cell, nodes)
+        if found not in allowed[geometry]:
+            raise InvalidOptionError(f"geometry={geometry}: the cell is not {geometry.replace('_', ' ')}")
 
 
 def is_for_facets(integral: FormIntegral, facets: Sequence[int] | npt.NDArray[np.int32]) -> bool:

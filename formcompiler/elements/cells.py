@@ -95,3 +95,32 @@ def permute_facet_points(facet_cell: str, permutation: int, points: FloatArray) 
         second = 1 - result[:, 0] - (result[:, 1] if facet_cell == "triangle" else 0)
         result = np.stack([result[:, 1], second], axis=1)
     return result[:, ::-1].copy() if reflections and facet_cell != "vertex" else result
+
+
+GEOMETRIES = ("general", "affine", "axis_parallel")
+"""What can be known of cells, from nothing to most."""
+
+_ROUNDING = 64 * np.finfo(np.float64).eps
+
+
+def classify(cell: str, nodes: npt.NDArray[np.floating]) -> str:
+    """Return the strongest of `GEOMETRIES` that holds for all cells, up to rounding of their coordinates.
+
+    Args:
+        cell: Name of the cell.
+        nodes: Coordinates of the vertices, axes (cell, vertex, direction), or of more nodes: "general".
+    """
+    corners = vertices(cell)
+    dim = dimension(cell)
+    if nodes.shape[1] != len(corners) or len(nodes) == 0:
+        return "general"
+    ends = [int(np.flatnonzero((corners == unit).all(axis=1))[0]) for unit in np.eye(dim)]
+    edges = nodes[:, ends] - nodes[:, :1]
+    scale = np.abs(nodes).max() + np.abs(edges).max()
+    noise = scale * max(_ROUNDING, 64 * float(np.finfo(nodes.dtype).eps))
+    if np.abs(nodes[:, :1] + np.einsum("vd,cdx->cvx", corners, edges) - nodes).max() > noise:
+        return "general"
+    if cell not in TENSOR_CELLS or nodes.shape[2] != dim:
+        return "affine"
+    off_diagonal = edges * (1 - np.eye(dim))
+    return "affine" if np.abs(off_diagonal).max() > noise else "axis_parallel"

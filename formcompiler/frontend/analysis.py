@@ -19,6 +19,7 @@ from ufl.algorithms.apply_derivatives import apply_derivatives
 from ufl.algorithms.apply_function_pullbacks import apply_function_pullbacks
 from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
 from ufl.algorithms.check_arities import ArityMismatch
+from ufl.algorithms.comparison_checker import ComplexComparisonError
 from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 
 from formcompiler.elements.quadrature import QuadratureRule
@@ -114,7 +115,7 @@ def _errors_of_ufl(form: Any) -> Any:
             yield
     except FormCompilerError:
         raise
-    except (Exception, ArityMismatch) as error:
+    except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
         raise UnsupportedFormError(explain(error)) from error
 
 

@@ -10,6 +10,7 @@ from ufl.algorithms.analysis import extract_arguments, extract_type
 
 from formcompiler.errors import UnsupportedFormError
 
+_REAL_PARTS = "complex numbers have no order: compare real(...), imag(...) or abs(...)"
 _REMEDIES = (
     (
         "must be restricted",
@@ -27,8 +28,15 @@ _REMEDIES = (
     ("Multiple domains", "the integrand lives on several meshes: define all functions on one ufl.Mesh"),
     ("Applying nonlinear operator", "use a Coefficient for the unknown and derivative() for its linearization"),
     ("non-matching form arguments", "all terms need the same arguments (rank): split with lhs() and rhs()"),
+    ("Ordering undefined for complex", _REAL_PARTS),
+    ("You can't compare complex", _REAL_PARTS),
+    (
+        "Cell normal undefined",
+        "CellNormal needs cells of one dimension less than the space, such as triangles in 3D; on facets use "
+        "FacetNormal",
+    ),
     ("Circumradius only makes sense", "Circumradius needs an affine simplex; use CellDiameter on this mesh"),
-    ("Facet edge lengths only", "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2"),
+    ("Facet edge lengths only", "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge"),
 )
 
 
@@ -54,6 +62,7 @@ def check_form(form: Any) -> None:
             "Leave it out, or write it with a Constant that is set to 0"
         )
     _check_operators(form)
+    _check_facet_quantities(form)
     _check_ranks(form)
     _check_restrictions(form)
 
@@ -86,6 +95,19 @@ def _check_ranks(form: Any) -> None:
             f"the terms of the form have different rank ({found}): some contain a trial function, others do not. "
             "Split the equation with lhs() and rhs(), or use a Coefficient for the unknown"
         )
+
+
+def _check_facet_quantities(form: Any) -> None:
+    for integral in form.integrals():
+        if "facet" in integral.integral_type():
+            continue
+        found = sorted(type(q).__name__ for q in extract_type(integral.integrand(), uc.GeometricFacetQuantity))
+        if found:
+            raise UnsupportedFormError(
+                f"{found[0]} is defined on facets only, but the integral is over "
+                f"{'cells (dx)' if integral.integral_type() == 'cell' else integral.integral_type()}: use it in ds or "
+                "dS"
+            )
 
 
 def _check_restrictions(form: Any) -> None:

@@ -152,6 +152,20 @@ class Graph:
         parts = operation[2:] if operation[0] == "select" else self.operands(node)
         return all(self.is_real(part) for part in parts)
 
+    def is_never_negative(self, node: Node) -> bool:
+        """Tell whether a real value is a sum, product or quotient of squares and the like, or an edge's length."""
+        operation = self.nodes[node]
+        if operation[0] == "number":
+            return isinstance(operation[1], float) and operation[1] >= 0
+        if operation[0] == "call":
+            return operation[1] in ("abs", "sqrt", "exp", "cosh")
+        if operation[0] == "*" and operation[1] == operation[2]:
+            return self.is_real(operation[1])
+        if operation[0] in ("+", "*", "/") and all(map(self.is_never_negative, self.operands(node))):
+            return True
+        leaves = [self.nodes[n][1] for n in self.reachable([node]) if self.nodes[n][0] == "terminal"]
+        return all(leaf.kind in ("vertex", "facet_vertex", "weight") for leaf in leaves) and bool(leaves)
+
     def operands(self, node: Node) -> tuple[Node, ...]:
         """Return the operand nodes."""
         operation = self.nodes[node]

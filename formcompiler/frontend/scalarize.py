@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -149,13 +151,44 @@ class Scalarizer:
 
     def _power(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         base, exponent = (self._scalar(operand, indices) for operand in expr.ufl_operands)
-        return {(): self._graph.power(base, exponent)}
+        power = self._graph.power(base, exponent)
+        if self._is_branch_cut("pow", base) and self._graph.nodes[power][0] == "pow":
+            turn = self._graph.call("exp", self._graph.multiply(exponent, self._graph.number(math.pi * 1j)))
+            return {(): self._where_negative(base, lambda size: self._graph.power(size, exponent), turn, power)}
+        if exponent == self._graph.number(0.5) and self._is_branch_cut("sqrt", base):
+            return {(): self._root(base)}
+        return {(): power}
+
+    def _is_branch_cut(self, name: str, argument: Node) -> bool:
+        """Tell whether a function of a real argument may have a complex value, which C++ gives for complex ones only."""
+        if not self._complex or name not in ("sqrt", "log", "pow"):
+            return False
+        return self._graph.is_real(argument) and not self._graph.is_never_negative(argument)
+
+    def _where_negative(self, x: Node, function: Callable[[Node], Node], factor: Node, otherwise: Node) -> Node:
+        """Return factor * function(-x) for negative x."""
+        value = function(self._graph.multiply(self._graph.number(-1), x))
+        is_negative = self._graph.compare("<", x, self._graph.zero)
+        return self._graph.select(is_negative, self._graph.multiply(factor, value), otherwise)
+
+    def _root(self, x: Node) -> Node:
+        def root(value: Node) -> Node:
+            return self._graph.call("sqrt", value)
+
+        return self._where_negative(x, root, self._graph.number(1j), root(x))
+
+    def _logarithm(self, x: Node) -> Node:
+        size = self._graph.call("log", self._graph.call("abs", x))
+        shifted = self._graph.add(size, self._graph.number(math.pi * 1j))
+        return self._graph.select(self._graph.compare("<", x, self._graph.zero), shifted, size)
 
     def _function(self, name: str, expr: Any, indices: dict[int, int]) -> LinearForm:
         argument = self._scalar(expr.ufl_operands[0], indices)
         value = self._graph.value(argument)
         if name == "erf":
             self._check_real(name, expr, argument)
+        if self._complex and isinstance(value, float) and value < 0 and name in ("sqrt", "log"):
+            return {(): self._graph.number(cmath.sqrt(value) if name == "sqrt" else cmath.log(value))}
         if name in _FOLDED and isinstance(value, float):
             try:
                 return {(): self._graph.number(_FOLDED[name](value))}
@@ -163,6 +196,8 @@ class Scalarizer:
                 raise UnsupportedFormError(
                     f"{name}({value}) is not defined over the real numbers; it stands in {_short(expr)}"
                 ) from None
+        if self._is_branch_cut(name, argument):
+            return {(): self._root(argument) if name == "sqrt" else self._logarithm(argument)}
         return {(): self._graph.call(name, argument)}
 
     def _abs(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
@@ -272,7 +307,7 @@ def _find_mean_operator(expr: Any) -> Any:
 
 
 def _short(expr: Any) -> str:
-    text = str(expr)
+    text = re.sub(r"reference_value\((\w+)\)", r"\1", str(expr))
     return text if len(text) <= 120 else text[:117] + "..."
 
 
