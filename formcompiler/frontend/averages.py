@@ -20,6 +20,8 @@ from formcompiler.frontend.scalarize import LinearForm, Scalarizer
 from formcompiler.terminals import Terminal
 
 Entity = Literal["cell", "facet"]
+MEASURE = 1
+"""Component of an average that is a measure, and so real in complex mode; that of a mean is 0."""
 
 
 class Data(Protocol):
@@ -82,7 +84,7 @@ class Averages:
         if key not in self._numbers:
             inner, rule, scale = self._start(entity, side, 0)
             self._numbers[key] = {-1: self._add(entity, side, False, -1, rule, inner, {}, scale)}
-        return graph.terminal(Terminal("average", self._numbers[key][-1], 0, (), side))
+        return graph.terminal(Terminal("average", self._numbers[key][-1], MEASURE, (), side))
 
     def mean(
         self, graph: Graph, operator: Any, side: str, component: tuple[int, ...], indices: dict[int, int]

@@ -36,7 +36,10 @@ _REMEDIES = (
         "FacetNormal",
     ),
     ("Circumradius only makes sense", "Circumradius needs an affine simplex; use CellDiameter on this mesh"),
-    ("Facet edge lengths only", "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge"),
+    (
+        "Facet edge lengths only",
+        "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge",
+    ),
 )
 
 

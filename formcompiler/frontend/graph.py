@@ -146,7 +146,8 @@ class Graph:
         if operation[0] == "number":
             return isinstance(operation[1], float)
         if operation[0] == "terminal":
-            return operation[1].kind not in _COMPLEX_KINDS
+            leaf = operation[1]
+            return leaf.kind not in _COMPLEX_KINDS or (leaf.kind == "average" and leaf.component == 1)
         if operation[0] == "call" and operation[1] in ("abs", "real", "imag"):
             return True
         parts = operation[2:] if operation[0] == "select" else self.operands(node)

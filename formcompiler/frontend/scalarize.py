@@ -160,7 +160,7 @@ class Scalarizer:
         return {(): power}
 
     def _is_branch_cut(self, name: str, argument: Node) -> bool:
-        """Tell whether a function of a real argument may have a complex value, which C++ gives for complex ones only."""
+        """Tell whether a function of a real argument may be complex: C++ gives NaN unless the argument is complex."""
         if not self._complex or name not in ("sqrt", "log", "pow"):
             return False
         return self._graph.is_real(argument) and not self._graph.is_never_negative(argument)

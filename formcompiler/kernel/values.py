@@ -73,7 +73,7 @@ class ValueWriter:
     def declare(self, name: str) -> None:
         """Declare a terminal or definition with its type."""
         terminal = self._integrand.terminals.get(name)
-        if terminal is None:
+        if terminal is None or terminal.kind == "average":
             self._builder.declare(name, (), self._builder.value_type)
         else:
             geometric = terminal.kind not in ("coefficient", "constant")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as prim
 
 from formcompiler.frontend.integrals import ArgumentTerm, Average, FormIntegral
@@ -31,7 +32,8 @@ class AverageLoops:
         self._tables = tables
         self._access = access
         self._n = 0 if average.argument < 0 else int(integral.arguments[average.argument].dim)
-        builder.declare(average.name, (self._n,) if self._n else ())
+        kind = "scalar" if average.is_mean else np.empty(0, builder.dtype).real.dtype
+        builder.declare(average.name, (self._n,) if self._n else (), kind)
         self._measure = prim.Variable(builder.temporary(f"{average.name}_measure")) if average.is_mean else None
         self._clear()
 
