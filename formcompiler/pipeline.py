@@ -16,7 +16,7 @@ from formcompiler.licm.transform import HoistInvariants
 from formcompiler.options import Options
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
-from formcompiler.vectorize.cells import CellLanes
+from formcompiler.vectorize.cells import CellLanes, WidenTemporaries
 
 
 class Pass(Protocol):
@@ -41,7 +41,7 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         steps.append(("vectorize", CellLanes(count_lanes(options), uniform)))
     steps.append(("constfold", FoldConstants(options.constfold)))
-    return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm))]
+    return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm)), ("lanes", WidenTemporaries())]
 
 
 def count_lanes(options: Options) -> int:

@@ -12,12 +12,10 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
-import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
-from pymbolic.mapper import WalkMapper
 
 from formcompiler.codegen.expressions import CPP_TYPES, ExpressionWriter
-from formcompiler.kernel.linearize import vector_inames
+from formcompiler.kernel.linearize import find_wide, vector_inames
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.naming import Namer
 
@@ -81,7 +79,7 @@ class _MethodWriter:
         shapes = {name: array.shape for name, array in arrays.items()}
         self._real_type = np.empty(0, scalar_type).real.dtype
         self._lane = lane
-        self._vectors = find_vectors(kernel, lane)
+        self._vectors = find_wide(kernel, lane)
         self._n_writers = {name: len(writers) for name, writers in kernel.writer_map().items()}
         self._expression = ExpressionWriter(shapes, self._real_type.name, lane)
         self._declared_at = find_declarations(kernel, self._vectors)
@@ -148,7 +146,7 @@ class _MethodWriter:
             return self._statement_by_lane(instruction)
         target = self._expression(instruction.assignee)
         is_vector = self._expression.is_vector(instruction.assignee)
-        value = (self._expression.vector if is_vector else self._expression)(instruction.expression)
+        value = self._writer(instruction, is_vector)(instruction.expression)
         name = self._declared_at.get(instruction.id)
         if name is not None:
             dtype = self._kernel.temporary_variables[name].dtype
@@ -160,6 +158,14 @@ class _MethodWriter:
         if value.startswith(f"{target} + "):
             return f"{target} += {value[len(target) + 3 :]};"
         return f"{target} = {value};"
+
+    def _writer(self, instruction: Any, is_vector: bool) -> Callable[[Any], str]:
+        """Return what writes the right-hand side: vectors, integers or numbers."""
+        (name,) = instruction.assignee_var_names()
+        temporary = self._kernel.temporary_variables.get(name)
+        if temporary is not None and temporary.dtype is not None and temporary.dtype.numpy_dtype.kind in "iu":
+            return self._expression.integer
+        return self._expression.vector if is_vector else self._expression
 
     def _statement_by_lane(self, instruction: Any) -> str:
         target, value = map(self._expression.by_lane, (instruction.assignee, instruction.expression))
@@ -193,28 +199,6 @@ class _MethodWriter:
             + (", last the cell of the batch" if p.name in self._vectors else "")
             for p in self._parameters
         ]
-
-
-def find_vectors(kernel: lp.LoopKernel, lane: str) -> frozenset[str]:
-    """Return the arrays that have the lane as their last axis."""
-    finder = _LaneAccessFinder(lane)
-    for instruction in kernel.instructions:
-        finder(instruction.assignee)
-        finder(instruction.expression)
-    return frozenset(finder.found)
-
-
-class _LaneAccessFinder(WalkMapper[[]]):
-    """Collects the arrays whose last index is the lane."""
-
-    def __init__(self, lane: str) -> None:
-        super().__init__()
-        self._lane = prim.Variable(lane)
-        self.found: set[str] = set()
-
-    def map_subscript(self, expr: Any) -> None:
-        if expr.index_tuple[-1] == self._lane:
-            self.found.add(expr.aggregate.name)
 
 
 def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset()) -> dict[str, str]:

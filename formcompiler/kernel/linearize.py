@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import islpy as isl
 import loopy as lp
+import pymbolic.primitives as prim
 from loopy.kernel import KernelState
 from loopy.kernel.data import VectorizeTag
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction, ScheduleItem
+from pymbolic.mapper import WalkMapper
 
 from formcompiler.errors import InternalCompilerError
 
@@ -28,6 +30,28 @@ def linearize(t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
 def vector_inames(kernel: lp.LoopKernel) -> frozenset[str]:
     """Return the inames that run over lanes."""
     return frozenset(name for name, iname in kernel.inames.items() if iname.tags_of_type(VectorizeTag))
+
+
+def find_wide(kernel: lp.LoopKernel, lane: str) -> frozenset[str]:
+    """Return the arrays that have a lane as their last axis."""
+    finder = _LaneAccessFinder(lane)
+    for instruction in kernel.instructions:
+        finder(instruction.assignee)
+        finder(instruction.expression)
+    return frozenset(finder.found)
+
+
+class _LaneAccessFinder(WalkMapper[[]]):
+    """Collects the arrays whose last index is the lane."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__()
+        self._lane = prim.Variable(lane)
+        self.found: set[str] = set()
+
+    def map_subscript(self, expr: Any) -> None:
+        if expr.index_tuple[-1] == self._lane:
+            self.found.add(expr.aggregate.name)
 
 
 def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:

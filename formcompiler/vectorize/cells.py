@@ -30,6 +30,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.errors import VectorizationError
+from formcompiler.kernel.linearize import find_wide, vector_inames
 
 LANE = "lane"
 """Name of the iname that runs over lanes."""
@@ -57,29 +58,57 @@ class CellLanes:
         varying = find_varying(kernel, {a.name for a in kernel.args} - self.uniform)
         check_elementwise(kernel, varying)
         lane = kernel.get_var_name_generator()(LANE)
-        add_lane = _LaneMapper(varying, prim.Variable(lane))
-        instructions = [_with_lane(i, varying, lane, add_lane) for i in kernel.instructions]
         domain = isl.BasicSet(f"{{ [{lane}] : 0 <= {lane} < {self.lanes} }}")
         domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]
-        widened = kernel.copy(
+        with_lane = kernel.copy(
             domains=[*domains, domain],
-            instructions=instructions,
-            args=[self._widen(a) if a.name in varying else a for a in kernel.args],
-            temporary_variables={
-                name: self._widen(t) if name in varying else t for name, t in kernel.temporary_variables.items()
-            },
             inames={**kernel.inames, lane: Iname(lane, tags=frozenset([VectorizeTag()]))},
         )
-        return t_unit.with_kernel(widened)
+        return t_unit.with_kernel(_widen(with_lane, varying, lane, self.lanes))
 
-    def _widen(self, array: Any) -> Any:
-        shape = (*array.shape, self.lanes)
-        if isinstance(array, lp.TemporaryVariable):
-            return lp.TemporaryVariable(
-                array.name, dtype=array.dtype, shape=shape, address_space=array.address_space, alignment=64
-            )
-        widened = lp.GlobalArg(array.name, array.dtype, shape=shape, order="C")
-        return widened.copy(is_output=array.is_output, is_input=array.is_input)
+
+@dataclass(frozen=True)
+class WidenTemporaries:
+    """The pass that gives temporaries of later passes their lanes.
+
+    *Rewrite.* A temporary without lane axis that is computed from values with one gets a lane axis, too::
+
+        h = w[i, lane];  A[i, lane] = A[i, lane] + h    ->    h[lane] = w[i, lane];  A[i, lane] = A[i, lane] + h[lane]
+
+    *Legality.* As for `CellLanes`; *failure* as well. Kernels without lanes stay as they are.
+    """
+
+    def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
+        """Return the kernel with wide temporaries."""
+        kernel = t_unit.default_entrypoint
+        lane = next(iter(vector_inames(kernel)), None)
+        if lane is None:
+            return t_unit
+        wide = find_wide(kernel, lane)
+        varying = find_varying(kernel, wide)
+        check_elementwise(kernel, varying)
+        return t_unit.with_kernel(_widen(kernel, varying - wide, lane, int(kernel.get_constant_iname_length(lane))))
+
+
+def _widen(kernel: lp.LoopKernel, names: frozenset[str], lane: str, lanes: int) -> lp.LoopKernel:
+    """Return the kernel with a lane axis for some arrays."""
+    add_lane = _LaneMapper(names, prim.Variable(lane))
+    temporaries = kernel.temporary_variables.items()
+    return kernel.copy(
+        instructions=[_with_lane(i, names, lane, add_lane) for i in kernel.instructions],
+        args=[_widen_array(a, lanes) if a.name in names else a for a in kernel.args],
+        temporary_variables={name: _widen_array(t, lanes) if name in names else t for name, t in temporaries},
+    )
+
+
+def _widen_array(array: Any, lanes: int) -> Any:
+    shape = (*array.shape, lanes)
+    if isinstance(array, lp.TemporaryVariable):
+        return lp.TemporaryVariable(
+            array.name, dtype=array.dtype, shape=shape, address_space=array.address_space, alignment=64
+        )
+    widened = lp.GlobalArg(array.name, array.dtype, shape=shape, order="C")
+    return widened.copy(is_output=array.is_output, is_input=array.is_input)
 
 
 def find_varying(kernel: lp.LoopKernel, arguments: Iterable[str]) -> frozenset[str]:
@@ -131,7 +160,7 @@ def _target(instruction: Any) -> str:
 
 
 def _with_lane(instruction: Any, varying: frozenset[str], lane: str, add_lane: Any) -> Any:
-    if _target(instruction) not in varying:
+    if not (get_dependencies(instruction.expression) | {_target(instruction)}) & varying:
         return instruction
     return instruction.copy(
         assignee=add_lane(instruction.assignee),
