@@ -109,6 +109,10 @@ class ExpressionWriter:
             return f"{text}[{self._lane}]" if self._by_lane else text
         return self._linear_access(name, shape, index)
 
+    def integer(self, expression: Expression) -> str:
+        """Return the text of a linear integer expression, with integer literals."""
+        return _linear_text(*self._affine(expression))
+
     def _linear_access(self, name: str, shape: Sequence[int], index: Sequence[Expression]) -> str:
         if not shape:
             return name
@@ -120,11 +124,7 @@ class ExpressionWriter:
             for atom, factor in parts.items():
                 terms[atom] = terms.get(atom, 0) + stride * factor
             stride *= extent
-        ordered = sorted(terms.items(), key=lambda item: -item[1])
-        texts = [atom if factor == 1 else f"{factor} * {atom}" for atom, factor in ordered]
-        if constant or not texts:
-            texts.append(str(constant))
-        return f"{name}[{' + '.join(texts)}]"
+        return f"{name}[{_linear_text(constant, terms)}]"
 
     def _affine(self, expression: Expression) -> tuple[int, dict[str, int]]:
         """Return an integer expression as a constant and factors of its atoms."""
@@ -241,6 +241,15 @@ class _CallFinder(WalkMapper[[]]):
             self.rec(expr.parameters[0])
         else:
             self.calls.append(expr)
+
+
+def _linear_text(constant: int, terms: Mapping[str, int]) -> str:
+    """Return the sum of integer multiples of atoms and a constant."""
+    ordered = sorted(terms.items(), key=lambda item: -item[1])
+    texts = [atom if factor == 1 else f"{factor} * {atom}" for atom, factor in ordered]
+    if constant or not texts:
+        texts.append(str(constant))
+    return " + ".join(texts)
 
 
 def _split_sign(expression: Expression) -> tuple[str, Expression]:

@@ -7,6 +7,7 @@ so that nothing has to be asked of the polyhedral library (loopy's own code gene
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 

@@ -92,3 +92,10 @@ def test_single_precision_literals_have_a_suffix() -> None:
     single = ExpressionWriter({}, "float32")
     assert single(prim.Product((2.0, A))) == "2.0F * a"
     assert single(1.5 - 2j) == "std::complex<float>(1.5F, -2.0F)"
+
+
+def test_integers_have_integer_literals() -> None:
+    i = prim.Variable("i")
+    assert write.integer(prim.Product((5, i))) == "5 * i"
+    assert write.integer(prim.Sum((1, prim.Product((-2, prim.Variable("v")[i]))))) == "-2 * v[i] + 1"
+    assert write.integer(7) == "7"
