@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import islpy as isl
 import loopy as lp
 import pymbolic.primitives as prim
