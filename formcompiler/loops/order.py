@@ -130,8 +130,9 @@ def _nesting(kernel: lp.LoopKernel) -> list[str]:
     """Return all inames, each before those that must be inside it."""
     inames = [n for domain in kernel.domains for n in domain.get_var_names_not_none(isl.dim_type.set)]
     inside: dict[str, set[str]] = {iname: set() for iname in inames}
-    for chain in kernel.loop_priority:
-        for n, outer in enumerate(chain[:-1]):
+    for priority in sorted(kernel.loop_priority):
+        chain = [iname for iname in priority if iname in inside]
+        for n, outer in enumerate(chain):
             inside[outer] |= set(chain[n + 1 :])
     for domain in kernel.domains:
         for outer in set(domain.get_var_names_not_none(isl.dim_type.param)) & set(inside):

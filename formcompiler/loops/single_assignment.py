@@ -81,7 +81,7 @@ def to_single_assignment(program: Program, variables: Collection[str] | None = N
     targets: dict[str, Any] = {}
     for name in names:
         mine = [a for a in accesses if a.variable == name]
-        _check_exact(kernel, name, mine)
+        _check_accesses(kernel, name, mine)
         work = VariableExpansion(kernel, editor, mine, [d for d in dependences if d.variable == name])
         work.expand()
         targets |= work.targets
@@ -96,17 +96,24 @@ def to_single_assignment(program: Program, variables: Collection[str] | None = N
     return from_kernel(program, editor.finish(drop=names))
 
 
-def _check_exact(kernel: lp.LoopKernel, name: str, accesses: Sequence[Access]) -> None:
+def _check_accesses(kernel: lp.LoopKernel, name: str, accesses: Sequence[Access]) -> None:
+    if not any(a.is_write for a in accesses):
+        raise TransformError(f"kernel {kernel.name} writes no variable '{name}' that could be assigned once only")
     for access in accesses:
         if not access.is_exact:
             raise TransformError(
                 f"kernel {kernel.name}: {access} in instruction {access.instruction} is not known exactly, because it "
                 f"is not affine or under a condition on data; {name} cannot be assigned once only"
             )
+        if isinstance(kernel.id_to_insn[access.instruction], lp.CallInstruction):
+            raise TransformError(
+                f"kernel {kernel.name}: instruction {access.instruction} calls a function with several results, which "
+                f"cannot be renamed; assign {name} in an instruction of its own"
+            )
 
 
 def _rewrite(editor: Editor, instruction: Any, reads: dict[tuple[str, Index], Any], target: Any) -> None:
-    if isinstance(instruction, lp.NoOpInstruction):
+    if not reads and target is None:
         return
     mapper = ReferenceMapper(reads)
     assignee = instruction.assignee

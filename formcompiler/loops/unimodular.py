@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 
 import islpy as isl
@@ -140,7 +141,11 @@ def _apply(
     ]
     renamed = dict(zip(band, new, strict=True))
     priority = frozenset(tuple(renamed.get(i, i) for i in chain) for chain in kernel.loop_priority)
-    moved = lp.map_domain(unlinearized(kernel, domains=domains, loop_priority=frozenset()), transform)
+    plain = unlinearized(kernel, domains=domains, loop_priority=frozenset())
+    with warnings.catch_warnings():
+        # loopy asks a basic map whether it is one to one, which islpy would rather have asked of a map.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        moved = lp.map_domain(plain, transform)
     return renest(moved.copy(loop_priority=priority), chains_of(nest.order, band, new))
 
 

@@ -5,6 +5,7 @@ import warnings
 import loopy as lp
 import numpy as np
 from loopy.translation_unit import make_program
+from pymbolic import evaluate
 
 from formcompiler.loops.interpret import interpret
 from formcompiler.loops.program import to_kernel
@@ -75,7 +76,7 @@ def random_arguments(program, seed=0, **numbers):
     arguments = dict(numbers)
     for argument in to_kernel(program).args:
         if isinstance(argument, lp.ArrayArg):
-            shape = tuple(numbers[str(n)] if str(n) in numbers else int(n) for n in argument.shape)
+            shape = tuple(int(evaluate(n, numbers)) for n in argument.shape)
             arguments[argument.name] = generator.uniform(-1, 1, shape)
     return arguments
 
