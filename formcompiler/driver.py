@@ -95,8 +95,8 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
         raise UnsupportedFormError(f"{form_file.path} defines no formcompiler.Problem, so there is nothing to run")
     settings = {**dataclasses.asdict(options), "vectorize": "cells"}  # the engine hands over batches of cells
 
-    def compile_one(form: Any) -> CompiledForm:
-        return compile_form(form, names=form_file.names, **settings)
+    def compile_one(form: Any, /, *, geometry: str) -> CompiledForm:
+        return compile_form(form, names=form_file.names, **{**settings, "geometry": geometry})
 
     def compile_values(expr: Any, points: Any) -> CompiledExpression:
         return compile_expression(expr, points, names=form_file.names, **settings)

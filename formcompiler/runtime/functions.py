@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from formcompiler.elements.cells import classify
 from formcompiler.elements.layout import find_leaves, value_size
 from formcompiler.elements.tables import Element
 from formcompiler.errors import UnsupportedFormError
@@ -39,29 +40,37 @@ class CompiledExpression(Protocol):
         """Return the values on one cell, axes (point, component)."""
 
 
+class FormCompiler(Protocol):
+    """Compiles a form."""
+
+    def __call__(self, form: Any, /, *, geometry: str) -> CompiledForm:
+        """Return a form compiled for cells of which something is known: "general", "affine" or "axis_parallel"."""
+
+
 @dataclass(frozen=True, eq=False)
 class Compilers:
     """The functions that compile, with a memory: nothing is compiled twice.
 
     Attributes:
-        compile_form: From a UFL form.
+        compile_form: From a UFL form and ``geometry=``, what is known of the cells.
         compile_expression: From a UFL expression and reference points, axes (point, direction).
     """
 
-    compile_form: Callable[[Any], CompiledForm]
+    compile_form: FormCompiler
     compile_expression: Callable[[Any, FloatArray], CompiledExpression]
-    _forms: dict[Any, CompiledForm] = field(default_factory=dict)
+    _forms: dict[tuple[Any, str], CompiledForm] = field(default_factory=dict)
     _expressions: dict[Any, CompiledExpression] = field(default_factory=dict)
 
-    def form(self, form: Any) -> CompiledForm:
-        """Return a compiled form."""
-        if form not in self._forms:
-            self._forms[form] = self.compile_form(form)
-        return self._forms[form]
+    def form(self, form: Any, geometry: str) -> CompiledForm:
+        """Return a form compiled for cells of a kind."""
+        key = (form, geometry)
+        if key not in self._forms:
+            self._forms[key] = self.compile_form(form, geometry=geometry)
+        return self._forms[key]
 
-    def build(self, forms: Sequence[Any]) -> None:
+    def build(self, forms: Sequence[Any], geometry: str) -> None:
         """Compile several forms; the C++ compiler works on all of them at the same time."""
-        compiled = [self.form(form) for form in forms]
+        compiled = [self.form(form, geometry) for form in forms]
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             list(pool.map(lambda one: one.kernels, compiled))
 
@@ -84,6 +93,7 @@ class FunctionData:
 
     def __init__(self, mesh: Mesh, compilers: Compilers, constants: Mapping[Any, Any]) -> None:
         self.mesh = mesh
+        self.geometry = classify(mesh.cell, mesh.points[mesh.cells])
         self.vectors: dict[Any, FloatArray] = {}
         self._compilers = compilers
         self._constants = {key: np.asarray(value, dtype=np.float64) for key, value in constants.items()}
@@ -99,7 +109,7 @@ class FunctionData:
         """Return a form compiled and bound to this mesh."""
         arguments = sorted(form.arguments(), key=lambda argument: argument.number())
         return Operator(
-            self._compilers.form(form).kernels,
+            self._compilers.form(form, self.geometry).kernels,
             self.mesh,
             arguments=[self.dofmap(argument.ufl_element()) for argument in arguments],
             coefficients=[self.dofmap(coefficient.ufl_element()) for coefficient in form.coefficients()],

@@ -15,7 +15,7 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.errornorms import ErrorForms, make_error_forms, make_jacobian
 from formcompiler.problem import Box, Problem
 from formcompiler.progress import stage
-from formcompiler.runtime.functions import CompiledExpression, CompiledForm, Compilers, FunctionData, find_fixed
+from formcompiler.runtime.functions import CompiledExpression, Compilers, FormCompiler, FunctionData, find_fixed
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh, box_mesh, refine
 from formcompiler.runtime.meshfile import read_mesh
 from formcompiler.runtime.output import convergence_order, format_table, write_png, write_vtu
@@ -109,7 +109,7 @@ class RunResult:
 
 def run_problem(
     problem: Problem,
-    compile_form: Callable[[Any], CompiledForm],
+    compile_form: FormCompiler,
     compile_expression: Callable[[Any, FloatArray], CompiledExpression],
     *,
     refine: int = 0,
@@ -122,7 +122,7 @@ def run_problem(
 
     Args:
         problem: What to solve.
-        compile_form: Compiles a UFL form.
+        compile_form: Compiles a UFL form for cells of which ``geometry=`` is known.
         compile_expression: Compiles a UFL expression for reference points, axes (point, direction).
         refine: Number of refinements.
         output_dir: Where to write ``name.vtu`` and ``name.png``; nothing is written if not given.
@@ -137,12 +137,13 @@ def run_problem(
     shown = progress or Progress()
     try:
         compilers = Compilers(compile_form, compile_expression)
-        task = _prepare(problem, compilers, solver or SolverOptions(), shown)
+        task = _prepare(problem, solver or SolverOptions(), shown)
         rows = []
         mesh = None
         for level in range(refine + 1):
             mesh = _next_mesh(problem, mesh, level)
             data = FunctionData(mesh, compilers, problem.constants)
+            _compile(task, compilers, data.geometry)
             row, dofmap, solution = _solve_level(task, data)
             rows.append(row)
         shown.show("writing files ...")
@@ -163,9 +164,8 @@ class _Task:
     progress: Progress
 
 
-@stage("compile")
-def _prepare(problem: Problem, compilers: Compilers, solver: SolverOptions, progress: Progress) -> _Task:
-    """Derive and compile all forms."""
+def _prepare(problem: Problem, solver: SolverOptions, progress: Progress) -> _Task:
+    """Derive all forms."""
     jacobian = problem.jacobian
     if jacobian is None:
         jacobian = make_jacobian(problem.residual, problem.unknown)
@@ -173,10 +173,15 @@ def _prepare(problem: Problem, compilers: Compilers, solver: SolverOptions, prog
     if problem.exact is not None:
         element = problem.unknown.ufl_element()
         errors = make_error_forms(problem.unknown, problem.exact, 2 * _degree(element) + 3)
-    progress.show("compiling the residual, the Jacobian, and error norms ...")
-    norms = [form for error in errors for form in (error.l2, error.h1)]
-    compilers.build([problem.residual, jacobian, *norms])
     return _Task(problem, jacobian, errors, solver, progress)
+
+
+@stage("compile")
+def _compile(task: _Task, compilers: Compilers, geometry: str) -> None:
+    """Compile all forms for cells of a kind."""
+    task.progress.show("compiling the residual, the Jacobian, and error norms ...")
+    norms = [form for error in task.errors for form in (error.l2, error.h1)]
+    compilers.build([task.problem.residual, task.jacobian, *norms], geometry)
 
 
 def _degree(element: Any) -> int:
