@@ -1,8 +1,8 @@
-"""Dependences by running a nest step by step and noting who touched what: independent of isl."""
+"""Dependences by running a program step by step and noting who touched what: independent of isl."""
 
 import itertools
 
-from pymbolic import evaluate
+from pymbolic import evaluate, parse
 
 
 def trace(statements, loops, extents):
@@ -13,24 +13,57 @@ def trace(statements, loops, extents):
         loops: Names, outermost first.
         extents: Trip counts; loops start from 0.
     """
-    last_write, reads_since = {}, {}
-    found = set()
+    notes = _Notes()
     for point in itertools.product(*map(range, extents)):
         context = dict(zip(loops, point, strict=True))
         for name, (writes, reads) in statements.items():
-            for variable, subscript in reads:
-                cell = (variable, *(evaluate(s, context) for s in subscript))
-                if cell in last_write:
-                    found.add(("true", last_write[cell][0], name, last_write[cell][1], point))
-                reads_since.setdefault(cell, []).append((name, point))
-            for variable, subscript in writes:
-                cell = (variable, *(evaluate(s, context) for s in subscript))
-                for reader, when in reads_since.pop(cell, []):
-                    if (reader, when) != (name, point):
-                        found.add(("anti", reader, name, when, point))
-                    else:
-                        reads_since.setdefault(cell, []).append((name, point))
-                if cell in last_write:
-                    found.add(("output", last_write[cell][0], name, last_write[cell][1], point))
-                last_write[cell] = (name, point)
-    return found
+            cells = [
+                [(v, *(evaluate(s, context) for s in subscript)) for v, subscript in refs] for refs in (reads, writes)
+            ]
+            notes.run((name, point), *cells)
+    return notes.found
+
+
+def trace_program(statements, instances):
+    """Return the dependences of a program as a set of (kind, source, sink, iteration, iteration).
+
+    Args:
+        statements: By id, (loops, write, reads); references are (variable, subscript text or None).
+        instances: Pairs (id, values of loops) in the order in which they run.
+    """
+    notes = _Notes()
+    for name, context in instances:
+        loops, write, reads = statements[name]
+
+        def cell(reference, context=context):
+            variable, subscript = reference
+            return (variable,) if subscript is None else (variable, evaluate(parse(subscript), context))
+
+        notes.run((name, tuple(context[n] for n in loops)), [cell(r) for r in reads], [cell(write)])
+    return notes.found
+
+
+class _Notes:
+    """Who wrote each cell last, and who has read it since."""
+
+    def __init__(self):
+        self.found = set()
+        self._last_write = {}
+        self._readers = {}
+
+    def run(self, instance, reads, writes):
+        for cell in reads:
+            self._add("true", self._last_write.get(cell), instance)
+            self._readers.setdefault(cell, set()).add(instance)
+        for cell in writes:
+            self._add("output", self._last_write.get(cell), instance)
+            for reader in self._readers.pop(cell, set()):
+                if reader != instance:
+                    self._add("anti", reader, instance)
+                else:  # what reads and writes in one step waits for the next writer
+                    self._readers.setdefault(cell, set()).add(reader)
+            self._last_write[cell] = instance
+
+    def _add(self, kind, source, sink):
+        if source is not None:
+            self.found.add((kind, source[0], sink[0], source[1], sink[1]))
