@@ -7,17 +7,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formcompiler import operators, report
 from formcompiler.compiled import CompiledExpression, CompiledForm
-from formcompiler.errors import UnsupportedFormError
+from formcompiler.errors import InvalidOptionError, UnsupportedFormError
 from formcompiler.formfile import FormFile
 from formcompiler.frontend.analysis import analyse_expression, analyse_form, expression_data
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
 from formcompiler.options import Options, make_options
-from formcompiler.runtime.run import RunResult, run_problem
+
+if TYPE_CHECKING:
+    from formcompiler.runtime.run import RunResult
 
 _RECURSION_LIMIT = 100_000
 
@@ -93,6 +95,9 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
     """
     if form_file.problem is None:
         raise UnsupportedFormError(f"{form_file.path} defines no formcompiler.Problem, so there is nothing to run")
+    for name, needed in (("scalar_type", "float64"), ("part", "full")):
+        if getattr(options, name) != needed:
+            raise InvalidOptionError(f"{name}={getattr(options, name)}: the embedded engine solves with {needed} only")
     settings = {**dataclasses.asdict(options), "vectorize": "cells"}  # the engine hands over batches of cells
 
     def compile_one(form: Any, /, *, geometry: str) -> CompiledForm:
@@ -102,8 +107,17 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
         return compile_expression(expr, points, names=form_file.names, **settings)
 
     name = form_file.path.stem
+    from formcompiler.runtime.run import run_problem  # scipy and meshio take their time, and compiling needs neither
+
+    unknown = form_file.names.get(id(form_file.problem.unknown), "u")
     result = run_problem(
-        form_file.problem, compile_one, compile_values, refine=refine, output_dir=output_dir, name=name
+        form_file.problem,
+        compile_one,
+        compile_values,
+        refine=refine,
+        output_dir=output_dir,
+        name=name,
+        unknown=unknown,
     )
     print("\n".join([result.table, *(f"wrote {path}" for path in result.files)]))
     return result

@@ -77,11 +77,7 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
 
 
 def _reason_against_factorization(integral: FormIntegral, options: Options) -> str:
-    """Return why the kernel gets plain loops, "" if it is sum-factorized.
-
-    Raises:
-        UnsupportedFormError: if factorization is required but not possible.
-    """
+    """Return why the kernel gets plain loops, "" if it is sum-factorized; warn if that was asked for."""
     if options.sum_factorization == "off":
         return "sum_factorization=off"
     obstacle = find_obstacle(integral, options.part)

@@ -32,7 +32,7 @@ class Options:
         choices=("general", "affine", "axis_parallel"),
     )
     sum_factorization: str = _option(
-        "auto", "tensor contractions: wherever possible, required, or never", choices=("auto", "on", "off")
+        "auto", "tensor contractions: wherever possible, the same with a warning where not, or never", choices=("auto", "on", "off")
     )
     jacobian: str = _option(
         "symbolic",

@@ -41,6 +41,12 @@ _REMEDIES = (
         "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge",
     ),
 )
+_ENTITIES = {
+    "cell": "cells (dx)",
+    "exterior_facet": "exterior facets (ds)",
+    "interior_facet": "interior facets (dS)",
+    "vertex": "vertices (dP)",
+}
 
 
 def explain(error: BaseException) -> str:
@@ -64,6 +70,7 @@ def check_form(form: Any) -> None:
             "the form is empty: all of its terms are zero, so that its rank and its mesh are unknown. "
             "Leave it out, or write it with a Constant that is set to 0"
         )
+    _check_integral_types(form)
     _check_operators(form)
     _check_facet_quantities(form)
     _check_ranks(form)
@@ -76,6 +83,17 @@ def _not_a_form(form: Any) -> str:
     if isinstance(form, ufl.form.BaseForm):
         return f"expected a plain form, got a {type(form).__name__}, which only an assembler can evaluate"
     return f"expected a ufl.Form, got {type(form).__name__}"
+
+
+def _check_integral_types(form: Any) -> None:
+    for integral in form.integrals():
+        kind = integral.integral_type()
+        if kind not in _ENTITIES:
+            measure = ufl.measure.integral_type_to_measure_name.get(kind, kind)
+            raise UnsupportedFormError(
+                f"integrals over {kind.replace('_', ' ')} entities ({measure}) are not supported; there are integrals "
+                "over cells (dx), exterior facets (ds), interior facets (dS) and vertices (dP)"
+            )
 
 
 def _check_operators(form: Any) -> None:
@@ -98,6 +116,11 @@ def _check_ranks(form: Any) -> None:
             f"the terms of the form have different rank ({found}): some contain a trial function, others do not. "
             "Split the equation with lhs() and rhs(), or use a Coefficient for the unknown"
         )
+    if max(ranks) > 2:
+        raise UnsupportedFormError(
+            f"the form has rank {max(ranks)}, that is {max(ranks)} arguments; only functionals, linear and bilinear "
+            "forms have kernels: use Coefficients for the other functions, or action() with them"
+        )
 
 
 def _check_facet_quantities(form: Any) -> None:
@@ -108,8 +131,7 @@ def _check_facet_quantities(form: Any) -> None:
         if found:
             raise UnsupportedFormError(
                 f"{found[0]} is defined on facets only, but the integral is over "
-                f"{'cells (dx)' if integral.integral_type() == 'cell' else integral.integral_type()}: use it in ds or "
-                "dS"
+                f"{_ENTITIES[integral.integral_type()]}: use it in ds or dS"
             )
 
 
@@ -120,5 +142,5 @@ def _check_restrictions(form: Any) -> None:
         if extract_type(integral.integrand(), uc.Restricted):
             raise UnsupportedFormError(
                 f"a restriction ('+', '-', avg or jump) stands in an integral over "
-                f"{integral.integral_type().replace('_', ' ')}s; only interior facets (dS) have two sides"
+                f"{_ENTITIES[integral.integral_type()]}; only interior facets (dS) have two sides"
             )

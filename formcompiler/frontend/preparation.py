@@ -53,7 +53,7 @@ class _Rewriter(MultiFunction):  # type: ignore[misc]
 
     def spatial_coordinate(self, o: Any) -> Any:
         """Return the position as a function on surfaces."""
-        return self._positions.get(o.ufl_domain(), o)
+        return self._positions.get(ufl.domain.extract_unique_domain(o), o)
 
     def power(self, o: Any, base: Any, exponent: Any) -> Any:
         """Return exp(b ln a) for a ** b in complex mode: UFL tries to turn every exponent into a number, for ever."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +106,9 @@ def write_png(path: Path, dofmap: DofMap, vector: FloatArray, *, name: str = "u"
         magnitude = values[:, 0] if field.size == 1 else np.linalg.norm(values, axis=1)
         axes.set_title(field.name if field.size == 1 else f"|{field.name}|")
         _draw(figure, axes, samples, magnitude)
+        axes.set_xlabel("x")
+        if samples.points.shape[1] > 1:
+            axes.set_ylabel("y")
     figure.suptitle(title)
     figure.savefig(path, dpi=120)
 
@@ -178,17 +179,3 @@ def _cut_simplices(
     corners = [[0, 1, 2], [0, 2, 3]] if n == 2 else [[0, 1, 2]]
     cells = np.arange(chosen.sum())[:, None, None] * len(edges) + np.array(corners)
     return Samples("triangle", points, cells.reshape(-1, 3), values)
-
-
-def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells under a header as text with right-aligned columns."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
-def convergence_order(errors: Sequence[float], sizes: Sequence[float], row: int) -> float | None:
-    """Return the order of convergence from one row to the next; None for the first, or where an error is zero."""
-    if row == 0 or not errors[row] or not errors[row - 1] or sizes[row] == sizes[row - 1]:
-        return None
-    return math.log(errors[row - 1] / errors[row]) / math.log(sizes[row - 1] / sizes[row])

@@ -18,9 +18,9 @@ from formcompiler.progress import stage
 from formcompiler.runtime.functions import CompiledExpression, Compilers, FormCompiler, FunctionData, find_fixed
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh, box_mesh, refine
 from formcompiler.runtime.meshfile import read_mesh
-from formcompiler.runtime.output import convergence_order, format_table, write_png, write_vtu
 from formcompiler.runtime.solve import NewtonResult, SolverOptions, solve_nonlinear
 from formcompiler.runtime.spaces import DofMap, raise_degree
+from formcompiler.runtime.tables import convergence_order, format_table
 from formcompiler.runtime.terminal import Progress
 
 
@@ -115,6 +115,7 @@ def run_problem(
     refine: int = 0,
     output_dir: str | Path | None = None,
     name: str = "u",
+    unknown: str = "u",
     solver: SolverOptions | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
@@ -126,7 +127,8 @@ def run_problem(
         compile_expression: Compiles a UFL expression for reference points, axes (point, direction).
         refine: Number of refinements.
         output_dir: Where to write ``name.vtu`` and ``name.png``; nothing is written if not given.
-        name: Name of the unknown in files.
+        name: Name of the files.
+        unknown: Name of the unknown in files and pictures.
         solver: How to solve.
         progress: Where to show progress; the standard error, if that is a terminal, if not given.
 
@@ -147,7 +149,7 @@ def run_problem(
             row, dofmap, solution = _solve_level(task, data)
             rows.append(row)
         shown.show("writing files ...")
-        files = () if output_dir is None else _write(dofmap, solution, Path(output_dir) / name, problem.title)
+        files = () if output_dir is None else _write(dofmap, solution, Path(output_dir) / name, unknown, problem.title)
     finally:
         shown.clear()
     return RunResult(problem.title, tuple(rows), dofmap, solution, files)
@@ -213,7 +215,12 @@ def _next_mesh(problem: Problem, previous: Mesh | None, level: int) -> Mesh:
 
 
 def _check_dimensions(cell: str, gdim: int) -> None:
-    needed = {"interval": 1, "triangle": 2, "quadrilateral": 2}.get(cell, 3)
+    needed = {"interval": 1, "triangle": 2, "quadrilateral": 2, "tetrahedron": 3, "hexahedron": 3}.get(cell)
+    if needed is None:
+        raise UnsupportedFormError(
+            f"the engine has no meshes of {cell} cells; use intervals, triangles, quadrilaterals, tetrahedra or "
+            "hexahedra"
+        )
     if gdim != needed:
         raise UnsupportedFormError(
             f"a Box of {cell} cells has {needed} dimensions, the form has {gdim}: use a mesh file"
@@ -283,9 +290,11 @@ def _measure(error: ErrorForms, data: FunctionData) -> FieldError:
 
 
 @stage("files")
-def _write(dofmap: DofMap, solution: FloatArray, path: Path, title: str) -> tuple[Path, ...]:
+def _write(dofmap: DofMap, solution: FloatArray, path: Path, unknown: str, title: str) -> tuple[Path, ...]:
+    from formcompiler.runtime.output import write_png, write_vtu  # matplotlib takes a second to load
+
     path.parent.mkdir(parents=True, exist_ok=True)
     vtu, png = path.with_name(f"{path.name}.vtu"), path.with_name(f"{path.name}.png")
-    write_vtu(vtu, dofmap, solution, path.name)
-    write_png(png, dofmap, solution, name=path.name, title=title)
+    write_vtu(vtu, dofmap, solution, unknown)
+    write_png(png, dofmap, solution, name=unknown, title=title)
     return vtu, png

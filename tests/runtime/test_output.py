@@ -10,8 +10,9 @@ from randomized import CELLS, random_mesh
 from formcompiler.elements.cells import dimension
 from formcompiler.runtime.lattice import subdivide
 from formcompiler.runtime.mesh import box_mesh, make_mesh
-from formcompiler.runtime.output import convergence_order, cut, format_table, sample, write_png, write_vtu
+from formcompiler.runtime.output import cut, sample, write_png, write_vtu
 from formcompiler.runtime.spaces import make_dofmap, physical_points
+from formcompiler.runtime.tables import convergence_order, format_table
 from formcompiler.runtime.terminal import Progress
 
 
