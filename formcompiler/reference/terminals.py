@@ -95,13 +95,20 @@ def _average(ev: Evaluator, expr: Expr, state: State) -> Jet:
 @rule("coefficient_derivative")
 def _coefficient_derivative(ev: Evaluator, expr: Expr, state: State) -> Jet:
     integrand, coefficients, directions, known = expr.ufl_operands
-    if known.ufl_operands:
-        raise UnsupportedFormError(
-            "derivative(..., coefficient_derivatives=...) is not supported; write the dependence on the coefficient "
-            "into the form itself"
-        )
     pairs = dict(zip(coefficients.ufl_operands, directions.ufl_operands, strict=True))
+    dependent = known.ufl_operands
+    for function, slopes in zip(dependent[::2], dependent[1::2], strict=True):
+        listed = slopes.ufl_operands if isinstance(slopes, ufl.classes.ExprList) else (slopes,)
+        pairs[function] = sum(_times(s, d) for s, d in zip(listed, directions.ufl_operands, strict=True))
     return ev.gateaux(integrand, pairs, state)
+
+
+def _times(slope: Expr, direction: Expr) -> Expr:
+    """Return the change of a function whose derivative is known, if what it depends on moves along a direction."""
+    inner = ufl.indices(len(direction.ufl_shape))
+    outer = ufl.indices(len(slope.ufl_shape) - len(inner))
+    product = slope[(*outer, *inner)] * direction[inner] if inner or outer else slope * direction
+    return ufl.as_tensor(product, outer) if outer else product
 
 
 @rule("coordinate_derivative")
