@@ -55,6 +55,15 @@ class _Guest:
     image: isl.Set
 
 
+@dataclass
+class _Piece:
+    """Where a read finds its value: in which write's array (empty: the variable itself), for which iterations."""
+
+    key: str
+    where: isl.Set
+    index: Index
+
+
 class VariableExpansion:
     """Expands one variable of a kernel.
 
@@ -93,6 +102,19 @@ class VariableExpansion:
             self._check_reads_one_element(access)
         for members in self._classes():
             self._try_to_merge(members)
+        pieces = {access.key: self._find_pieces(access) for access in self._reads}
+        for access in self._reads:
+            self._cover(access, pieces[access.key])
+        self._make_arrays()
+        for key, access in self._writes.items():
+            self.targets[access.instruction] = self._place(key)
+        for access in self._reads:
+            self._rewrite_read(access, pieces[access.key])
+        self._copy_initial_values()
+        if self._name in self._kernel.arg_dict:
+            self._copy_final_values()
+
+    def _make_arrays(self) -> None:
         count = 0
         for key, home in self._homes.items():
             if not self._hosts[key]:
@@ -101,13 +123,6 @@ class VariableExpansion:
         for key, host in self._hosts.items():
             if host:
                 self._homes[key].array = self._homes[host].array
-        for key, access in self._writes.items():
-            self.targets[access.instruction] = self._place(key)
-        for access in self._reads:
-            self._rewrite_read(access)
-        self._copy_initial_values()
-        if self._name in self._kernel.arg_dict:
-            self._copy_final_values()
 
     def _place(self, key: str) -> Any:
         home = self._homes[key]
@@ -258,29 +273,44 @@ class VariableExpansion:
 
     # --- what becomes of reads, and of values from before and for after
 
-    def _rewrite_read(self, access: Access) -> None:
+    def _find_pieces(self, access: Access) -> list[_Piece]:
+        """Return where a read finds its value; the last piece also counts wherever no other does."""
         sources = self._sources(access)
-        if access.key in self._merged:
-            array = self._homes[next(iter(sources))].array
-            assert array is not None
-            self.reads.append((access, array.at(self._merged[access.key])))
-            return
-        if not sources:
-            return
         points = self._points(access)
-        pieces: list[tuple[isl.Set, Any]] = []
+        if access.key in self._merged:
+            return [_Piece(next(iter(sources)), points, self._merged[access.key])]
+        pieces = []
         for key, relation in sources.items():
             home = self._homes[key]
-            assert home.array is not None
             function = _name_inputs(relation.apply_range(index_map(home.points, home.index)), points)
-            pieces += [(where, home.array.at(index)) for where, index in to_pieces(function)]
+            pieces += [_Piece(key, where, index) for where, index in to_pieces(function)]
         initial = self._sees_initial(access)
         if initial is not None:
-            pieces.append((initial, _element(self._name, access.subscript)))
-        *first, (_, value) = pieces
-        for where, other in reversed(first):
-            value = prim.If(set_to_cond_expr(where.gist(points)), other, value)
+            pieces.append(_Piece("", initial, access.subscript))
+        return pieces
+
+    def _cover(self, access: Access, pieces: Sequence[_Piece]) -> None:
+        """Let the array of the last piece be large enough for reads of values that were never written."""
+        if not pieces or not pieces[-1].key:
+            return
+        points = self._points(access)
+        for piece in pieces[:-1]:
+            points = points.subtract(piece.where)
+        host = self._hosts[pieces[-1].key] or pieces[-1].key
+        self._homes[host].images.append(index_map(points, pieces[-1].index).range())
+
+    def _rewrite_read(self, access: Access, pieces: Sequence[_Piece]) -> None:
+        if not pieces or not any(piece.key for piece in pieces):
+            return
+        points = self._points(access)
+        value = self._value(pieces[-1])
+        for piece in reversed(pieces[:-1]):
+            value = prim.If(set_to_cond_expr(piece.where.gist(points)), self._value(piece), value)
         self.reads.append((access, value))
+
+    def _value(self, piece: _Piece) -> Any:
+        array = self._homes[piece.key].array if piece.key else None
+        return _element(self._name, piece.index) if array is None else array.at(piece.index)
 
     def _copy_initial_values(self) -> None:
         users = {a.instruction for a in (*self._writes.values(), *self._reads)}
@@ -288,14 +318,16 @@ class VariableExpansion:
             array = self._homes[initial.host].array
             assert array is not None
             names = initial.elements.get_var_names_not_none(_SET)
-            self._editor.insert_copy(
-                f"{array.name}_first",
-                initial.elements,
-                array.at(initial.index),
-                _element(self._name, tuple(map(prim.Variable, names))),
-                before=self._kernel.instructions[0].id,
-                users=users,
-            )
+            element = _element(self._name, tuple(map(prim.Variable, names)))
+            for piece in initial.elements.coalesce().make_disjoint().get_basic_sets():
+                self._editor.insert_copy(
+                    f"{array.name}_first",
+                    isl.Set.from_basic_set(piece),
+                    array.at(initial.index),
+                    element,
+                    before=self._kernel.instructions[0].id,
+                    users=users,
+                )
 
     def _copy_final_values(self) -> None:
         """Write the values that nothing overwrites back to the argument."""

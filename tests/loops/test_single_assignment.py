@@ -4,6 +4,7 @@ import loopy as lp
 import numpy as np
 import pytest
 from loop_nests import array, assert_same, compiled, make, matrix_vector, random_arguments
+from test_random_nests import random_imperfect_nest
 
 from formcompiler.errors import TransformError
 from formcompiler.loops import (
@@ -184,6 +185,22 @@ def test_random_nests_keep_their_results(seed):
     changed = to_single_assignment(program)
     assert only_true(changed)
     assert_same(program, changed, random_arguments(program, seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_imperfect_nests_keep_their_results(seed):
+    program, _ = random_imperfect_nest(seed)
+    changed = to_single_assignment(program)
+    assert only_true(changed)
+    assert_same(program, changed, random_arguments(program, seed))
+
+
+def test_a_value_that_was_never_set_is_not_looked_for_outside_of_the_new_array():
+    program = make("{[i]: 0<=i<4}", "b[i] = t {id=S,inames=i}\nt = a[i] {id=T,inames=i}", array("a", 4), array("b", 4),
+                   temporaries=[("t", ())])  # fmt: skip
+    changed = to_single_assignment(program)
+    assert to_kernel(changed).temporary_variables["t1"].shape == (5,)
+    assert_same(program, changed, random_arguments(program))
 
 
 def test_accesses_that_are_not_exact_are_refused_by_name():
