@@ -10,6 +10,8 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
+from loopy.symbolic import SubstitutionMapper
+from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.licm.minimal import names_in
 
@@ -48,6 +50,26 @@ def sum_tables(
     full = np.broadcast_to(product, [extents[i] for i in inames])
     result: npt.NDArray[Any] = full.sum(axis=tuple(range(len(summed))))
     return result
+
+
+def at_value(expression: Any, iname: str, value: int) -> Any:
+    """Return an array access with a number in the place of an iname, and its indices simplified."""
+    replaced = SubstitutionMapper(make_subst_func({iname: value}))(expression)
+    return replaced.aggregate[tuple(map(_simplified, replaced.index_tuple))]
+
+
+def _simplified(index: Any) -> Any:
+    """Return an index with its literals combined."""
+    if not isinstance(index, (prim.Sum, prim.Product)):
+        return index
+    combine, neutral = (math.prod, 1) if isinstance(index, prim.Product) else (sum, 0)
+    parts = [_simplified(c) for c in index.children]
+    literal = int(combine(p for p in parts if not isinstance(p, prim.ExpressionNode)))
+    others = [p for p in parts if isinstance(p, prim.ExpressionNode)]
+    if not others or (literal == 0 and neutral == 1):
+        return literal
+    kept = others if literal == neutral else [literal, *others]
+    return kept[0] if len(kept) == 1 else type(index)(tuple(kept))
 
 
 def _index(expression: Any, grid: Mapping[str, npt.NDArray[Any]]) -> Any:
