@@ -79,16 +79,7 @@ def localize(program: Program, variable: str, iname: str, *, copy: bool = False)
     check_inames(kernel, [iname])
     nest = analyse_nest(kernel, iname)
     _check_not_written(nest, variable)
-    chosen: dict[tuple[Any, ...], list[Access]] = {}
-    for broadcast in find_broadcasts(nest):
-        access = broadcast.access
-        if access.variable == variable and iname in broadcast.missing:
-            key = (nest.order.loops[access.instruction], access.subscript)
-            chosen.setdefault(key, []).append(access)
-    if not chosen:
-        raise TransformError(
-            f"kernel {kernel.name}: no instruction reads the same element of {variable} in all iterations of {iname}"
-        )
+    chosen = _choose(nest, variable, iname)
     editor = Editor(kernel)
     replacements: dict[str, dict[Any, Any]] = {}
     for count, ((loops, subscript), accesses) in enumerate(chosen.items(), 1):
@@ -100,6 +91,21 @@ def localize(program: Program, variable: str, iname: str, *, copy: bool = False)
     for name, values in replacements.items():
         editor.map_instruction(name, ReferenceMapper(values))
     return from_kernel(program, editor.finish())
+
+
+def _choose(nest: NestDependences, variable: str, iname: str) -> dict[tuple[Any, ...], list[Access]]:
+    """Return reads that are alike in all iterations of a loop, by their loops and subscript."""
+    chosen: dict[tuple[Any, ...], list[Access]] = {}
+    for broadcast in find_broadcasts(nest):
+        access = broadcast.access
+        if access.variable == variable and iname in broadcast.missing:
+            chosen.setdefault((nest.order.loops[access.instruction], access.subscript), []).append(access)
+    if not chosen:
+        raise TransformError(
+            f"kernel {nest.kernel.name}: no instruction reads the same element of {variable} in all iterations "
+            f"of {iname}"
+        )
+    return chosen
 
 
 def _check_not_written(nest: NestDependences, variable: str) -> None:

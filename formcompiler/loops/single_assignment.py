@@ -85,15 +85,19 @@ def to_single_assignment(program: Program, variables: Collection[str] | None = N
         work = VariableExpansion(kernel, editor, mine, [d for d in dependences if d.variable == name])
         work.expand()
         targets |= work.targets
-        for access, value in work.reads:
-            known = replacements.setdefault(access.instruction, {})
-            if known.setdefault((name, access.subscript), value) != value:
-                raise TransformError(
-                    f"instruction {access.instruction} reads {access} under different conditions; split it in two"
-                )
+        _add_reads(replacements, work.reads)
     for instruction in kernel.instructions:
         _rewrite(editor, instruction, replacements.get(instruction.id, {}), targets.get(instruction.id))
     return from_kernel(program, editor.finish(drop=names))
+
+
+def _add_reads(known: dict[str, dict[tuple[str, Index], Any]], reads: Sequence[tuple[Access, Any]]) -> None:
+    for access, value in reads:
+        here = known.setdefault(access.instruction, {})
+        if here.setdefault((access.variable, access.subscript), value) != value:
+            raise TransformError(
+                f"instruction {access.instruction} reads {access} under different conditions; split it in two"
+            )
 
 
 def _check_accesses(kernel: lp.LoopKernel, name: str, accesses: Sequence[Access]) -> None:

@@ -192,6 +192,13 @@ def test_a_nest_that_is_not_there_is_refused_with_those_that_are():
         analyse_nest(two_neighbours(), "k")
 
 
+def test_quotients_and_remainders_are_exact():
+    kernel = make(
+        "{[i]: 0<=i<12}", "A[i // 3, i % 3] = A[i // 3, i % 3] + B[i] {id=S}", array("A", 4, 3), array("B", 12)
+    )
+    assert analyse_nest(kernel).dependences == ()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_nests_have_the_dependences_of_a_step_by_step_run(seed):
     generator = np.random.default_rng(seed)

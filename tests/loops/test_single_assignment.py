@@ -156,6 +156,14 @@ def test_parametric_extents():
         assert_same(program, changed, random_arguments(program, n=n))
 
 
+def test_indices_with_remainders():
+    program = make("{[i]: 0<=i<12}", "A[i % 3] = A[i % 3] + B[i] {id=S}", array("A", 3), array("B", 12))
+    assert analyse_nest(program).vectors == ((3,),)
+    changed = to_single_assignment(program)
+    assert only_true(changed)
+    same_compiled(program, changed, random_arguments(program))
+
+
 def test_temporaries_are_replaced_without_copies():
     program = make(
         "{[i,j]: 0<=i<4 and 0<=j<5}",

@@ -216,3 +216,23 @@ def test_the_new_domain_is_the_exact_image():
     changed = to_kernel(transform_unimodular(wavefront(), [[1, 1], [1, 0]]))
     (domain,) = changed.domains
     assert isl.Set.from_basic_set(domain).is_equal(isl.Set("{[k1,k2]: 0 <= k2 <= 3 and 0 <= k1 - k2 <= 3}"))
+
+
+def test_a_wavefront_of_parametric_size():
+    program = make("[n,m] -> {[i,j]: 0<=i<n and 0<=j<m}", "A[i+1,j+1] = A[i+1,j] + A[i,j+1] {id=S}",
+                   lp.GlobalArg("A", np.float64, shape="n+1,m+1"), lp.ValueArg("n,m", np.int32))  # fmt: skip
+    changed = transform_unimodular(program, find_wavefront(analyse_nest(program)))
+    space = find_iteration_space(changed)
+    assert space.bounds("k1") == ("0", "m + n - 2")
+    assert space.bounds("k2") == ("max(0, k1 - m + 1)", "min(k1, n - 1)")
+    arguments = random_arguments(program, n=3, m=5)
+    found = interpret(changed, arguments, lanes="k2")["A"]
+    np.testing.assert_array_equal(found, interpret(program, arguments)["A"])
+
+
+def test_strides_are_carried_over():
+    program = make(
+        "{[i,j]: 0<=i,j<8 and i mod 2 = 0}", "A[i+2,j] = A[i,j] + B[i] {id=S}", array("A", 10, 8), array("B", 8)
+    )
+    assert analyse_nest(program).vectors == ((2, 0),)
+    assert_same(program, transform_unimodular(program, [[1, 1], [0, 1]]), random_arguments(program))
