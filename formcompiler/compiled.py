@@ -16,6 +16,7 @@ from formcompiler.elements import cells
 from formcompiler.errors import InternalCompilerError, InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
 from formcompiler.frontend.integrals import FormIntegral, SubdomainId
+from formcompiler.kernel.accesses import find_entries
 from formcompiler.kernel.interface import n_facets, result_shape
 from formcompiler.kernels import Kernel
 from formcompiler.options import REAL_TYPE, Options
@@ -80,6 +81,8 @@ class KernelHandle:
         constants: Position in ``form.constants()`` of each entry of c.
         lanes: Number of cells that one call takes. If there are several, A, the entries of w and the coordinates have
             the lane as their last axis: axes (entry, lane). Constants, facet numbers and permutations are shared.
+        coordinate_entries: Flat numbers of the coordinates, axes (side, node, direction), that the function reads;
+            None if it may read any.
     """
 
     integral_type: str
@@ -88,6 +91,7 @@ class KernelHandle:
     coefficients: tuple[int, ...]
     constants: tuple[int, ...]
     lanes: int = 1
+    coordinate_entries: tuple[int, ...] | None = None
 
 
 class _Library:
@@ -244,6 +248,15 @@ def check_geometry(cell: str, nodes: npt.NDArray[Any], geometry: str) -> None:
             raise InvalidOptionError(f"geometry={geometry}: the cell is not {geometry.replace('_', ' ')}")
 
 
+def _coordinate_entries(kernel: Kernel) -> tuple[int, ...] | None:
+    """Return the flat numbers of the coordinates that a kernel reads; None if it may read any."""
+    integral = kernel.integral
+    n_nodes = integral.coordinate_element.dim // integral.gdim
+    shape = (*((2,) if integral.n_sides == 2 else ()), n_nodes, integral.gdim)
+    found = find_entries(kernel.t_unit, "coordinate_dofs", len(shape))
+    return None if found is None else tuple(sorted(int(np.ravel_multi_index(entry, shape)) for entry in found))
+
+
 def is_for_facets(integral: FormIntegral, facets: Sequence[int] | npt.NDArray[np.int32]) -> bool:
     """Tell whether a kernel is for facets of this kind: on prisms and pyramids there is one for each kind."""
     if not integral.facet_cell:
@@ -296,6 +309,7 @@ class CompiledForm:
                 tuple(c.position for c in k.integral.coefficients),
                 tuple(c.position for c in k.integral.constants),
                 k.method.lanes,
+                _coordinate_entries(k),
             )
             for k in self.kernel_objects
         )

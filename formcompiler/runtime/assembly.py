@@ -50,6 +50,10 @@ class KernelHandle(Protocol):
     def lanes(self) -> int:
         """Return how many entities one call takes."""
 
+    @property
+    def coordinate_entries(self) -> tuple[int, ...] | None:
+        """Return the flat numbers of the coordinates, axes (side, node, direction), that it reads; None for all."""
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -108,14 +112,15 @@ class _Loop(ctypes.Structure):
         ("kernel", KERNEL_TYPE),
         ("n_lanes", ctypes.c_int64),
         ("n_batches", ctypes.c_int64),
-        ("batches", ctypes.c_void_p),
+        ("counts", ctypes.c_void_p),
         ("n_sides", ctypes.c_int64),
-        ("cells", ctypes.c_void_p),
         ("facets", ctypes.c_void_p),
         ("permutations", ctypes.c_void_p),
         ("points", ctypes.c_void_p),
         ("gdim", ctypes.c_int64),
         ("nodes", _Table),
+        ("n_entries", ctypes.c_int64),
+        ("entries", ctypes.c_void_p),
         ("n_coefficients", ctypes.c_int64),
         ("vectors", ctypes.c_void_p),
         ("coefficients", ctypes.c_void_p),
@@ -133,10 +138,43 @@ def load_engine() -> ctypes.CDLL:
         BuildError: if there is no C++ compiler.
     """
     source = resources.files("formcompiler.runtime").joinpath("engine.cc").read_text(encoding="utf-8")
-    library = ctypes.CDLL(str(build_library(source, name="engine")))
-    library.fc_assemble_number.restype = library.fc_assemble_vector.restype = None
-    library.fc_assemble_matrix.restype = ctypes.c_int64
+    library = ctypes.CDLL(str(build_library(source, name="engine", flags=["-O3"])))
+    for function in (library.fc_assemble_number, library.fc_assemble_vector, library.fc_assemble_matrix):
+        function.restype = ctypes.c_int64
     return library
+
+
+class _Task:
+    """One kernel with its entities in batches, and the tables that its loop reads."""
+
+    def __init__(self, kernel: KernelHandle, mesh: Mesh) -> None:
+        self.kernel = kernel
+        self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
+        batches = make_batches(self.entities, kernel.lanes)
+        self.counts = (batches >= 0).sum(axis=1, dtype=np.int32)
+        padded = np.where(batches < 0, batches[:, :1], batches)
+        self.facets = np.ascontiguousarray(self.entities.facets[padded[:, 0]])
+        self.permutations = np.ascontiguousarray(self.entities.permutations[padded[:, 0]])
+        self._cells = self.entities.cells[padded]
+        n = self.n_sides * mesh.cells.shape[1] * mesh.gdim
+        read = range(n) if kernel.coordinate_entries is None else kernel.coordinate_entries
+        self.entries = np.array(read, dtype=np.int32)
+        self._tables: dict[int, tuple[IntArray, IntArray]] = {}  # what is kept alive, so that its id stays its own
+
+    @property
+    def n_sides(self) -> int:
+        """Return how many cells an entity has."""
+        return int(self.entities.cells.shape[1])
+
+    def table(self, cell_numbers: IntArray) -> IntArray:
+        """Return numbers given per cell, axes (cell, entry), with the axes (batch, side and entry, lane)."""
+        key = id(cell_numbers)
+        if key not in self._tables:
+            numbers = cell_numbers[self._cells]  # axes (batch, lane, side, entry)
+            n_batches, lanes, sides, width = numbers.shape
+            flat = numbers.reshape(n_batches, lanes, sides * width)
+            self._tables[key] = cell_numbers, np.ascontiguousarray(flat.transpose(0, 2, 1), dtype=np.int32)
+        return self._tables[key][1]
 
 
 class Operator:
@@ -163,30 +201,33 @@ class Operator:
         self.arguments = tuple(arguments)
         self.coefficients = tuple(coefficients)
         self.constants = tuple(np.ascontiguousarray(value, dtype=np.float64) for value in constants)
-        self._tasks = []
-        for kernel in kernels:
-            entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
-            self._tasks.append((kernel, entities, make_batches(entities, kernel.lanes)))
+        self._tasks = [_Task(kernel, mesh) for kernel in kernels]
 
     @stage("assemble numbers")
     def number(self, vectors: Sequence[FloatArray] = ()) -> float:
         """Return the integral of a form without arguments; ``vectors`` are the dofs of each coefficient."""
         result = ctypes.c_double(0.0)
         self._check_rank(0)
-        for kernel, entities, batches in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
-            load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result))
+        for task in self._tasks:
+            loop, _keep = self._make_loop(task, vectors)
+            _check_lanes(load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result)), task)
         return result.value
 
     @stage("assemble vectors")
-    def vector(self, vectors: Sequence[FloatArray] = ()) -> FloatArray:
-        """Return the assembled linear form, shape (n_dofs of the test function,)."""
+    def vector(self, vectors: Sequence[FloatArray] = (), out: FloatArray | None = None) -> FloatArray:
+        """Return the assembled linear form, shape (n_dofs of the test function,); out is overwritten if given."""
         self._check_rank(1)
-        result = np.zeros(self.arguments[0].n_dofs)
-        for kernel, entities, batches in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
-            load_engine().fc_assemble_vector(ctypes.byref(loop), _pointer(result))
-        return result
+        shape = (self.arguments[0].n_dofs,)
+        if out is None:
+            out = np.zeros(shape)
+        elif out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
+            raise InternalCompilerError(f"the result needs a contiguous array of {shape[0]} float64 numbers")
+        else:
+            out.fill(0.0)
+        for task in self._tasks:
+            loop, _keep = self._make_loop(task, vectors)
+            _check_lanes(load_engine().fc_assemble_vector(ctypes.byref(loop), _pointer(out)), task)
+        return out
 
     @stage("assemble matrices")
     def matrix(self, vectors: Sequence[FloatArray] = (), constrained: npt.ArrayLike = ()) -> sp.csr_matrix:
@@ -202,10 +243,12 @@ class Operator:
         rows, cols = (np.zeros(dofmap.n_dofs, dtype=np.uint8) for dofmap in self.arguments)
         fixed = np.asarray(constrained, dtype=np.int64)
         rows[fixed] = cols[fixed] = 1
-        for kernel, entities, batches in self._tasks:
-            loop, _keep = self._make_loop(kernel, entities, batches, vectors)
+        for task in self._tasks:
+            loop, _keep = self._make_loop(task, vectors)
             tables = [_pointer(table) for table in (starts, columns, values, rows, cols)]
-            if load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables):
+            n_lost = load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables)
+            _check_lanes(n_lost, task)
+            if n_lost:
                 raise InternalCompilerError("an entry of the matrix has no place in its pattern")
         shape = tuple(dofmap.n_dofs for dofmap in self.arguments)
         matrix = sp.csr_matrix((values, columns, starts), shape=shape)
@@ -221,8 +264,8 @@ class Operator:
         pattern = sp.csr_matrix(tuple(dofmap.n_dofs for dofmap in self.arguments), dtype=np.int32)
         if pattern.shape[0] == pattern.shape[1]:
             pattern = sp.identity(pattern.shape[0], dtype=np.int32, format="csr")
-        for _, entities, _ in self._tasks:
-            tests, trials = (_incidence(dofmap, entities.cells) for dofmap in self.arguments)
+        for task in self._tasks:
+            tests, trials = (_incidence(dofmap, task.entities.cells) for dofmap in self.arguments)
             pattern = pattern + tests.T @ trials
         pattern = pattern.tocsr()
         pattern.sort_indices()
@@ -234,10 +277,9 @@ class Operator:
         if len(self.arguments) != rank:
             raise InternalCompilerError(f"a form with {len(self.arguments)} arguments is assembled as one with {rank}")
 
-    def _make_loop(
-        self, kernel: KernelHandle, entities: Entities, batches: IntArray, vectors: Sequence[FloatArray]
-    ) -> tuple[_Loop, list[Any]]:
+    def _make_loop(self, task: _Task, vectors: Sequence[FloatArray]) -> tuple[_Loop, list[Any]]:
         """Return the loop's description, and what must stay alive as long as it is used."""
+        kernel = task.kernel
         own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in kernel.coefficients]
         constants = [self.constants[k] for k in kernel.constants]
         for k, vector in zip(kernel.coefficients, own, strict=True):
@@ -247,23 +289,24 @@ class Operator:
                 )
         arrays: list[ctypes.Array[Any]] = [
             (ctypes.c_void_p * len(own))(*map(_pointer, own)),
-            (_Table * len(own))(*(_table(self.coefficients[k].cell_dofs) for k in kernel.coefficients)),
+            (_Table * len(own))(*(_table(task.table(self.coefficients[k].cell_dofs)) for k in kernel.coefficients)),
             (ctypes.c_void_p * len(constants))(*map(_pointer, constants)),
-            (_Table * len(self.arguments))(*(_table(dofmap.cell_dofs) for dofmap in self.arguments)),
+            (_Table * len(self.arguments))(*(_table(task.table(dofmap.cell_dofs)) for dofmap in self.arguments)),
         ]
         pointers = [ctypes.cast(array, ctypes.c_void_p) for array in arrays]
         loop = _Loop(
             kernel=kernel.address,
             n_lanes=kernel.lanes,
-            n_batches=len(batches),
-            batches=_pointer(batches),
-            n_sides=entities.cells.shape[1],
-            cells=_pointer(entities.cells),
-            facets=_pointer(entities.facets),
-            permutations=_pointer(entities.permutations),
+            n_batches=len(task.counts),
+            counts=_pointer(task.counts),
+            n_sides=task.n_sides,
+            facets=_pointer(task.facets),
+            permutations=_pointer(task.permutations),
             points=_pointer(self.mesh.points),
             gdim=self.mesh.gdim,
-            nodes=_table(self.mesh.cells),
+            nodes=_table(task.table(self.mesh.cells)),
+            n_entries=len(task.entries),
+            entries=_pointer(task.entries),
             n_coefficients=len(own),
             vectors=pointers[0],
             coefficients=pointers[1],
@@ -272,6 +315,11 @@ class Operator:
             arguments=pointers[3],
         )
         return loop, [own, arrays]
+
+
+def _check_lanes(status: int, task: _Task) -> None:
+    if status < 0:
+        raise InternalCompilerError(f"the engine has no loop for batches of {task.kernel.lanes} cells")
 
 
 def _pointer(array: npt.NDArray[Any]) -> ctypes.c_void_p:

@@ -24,6 +24,7 @@ class Handle:
     coefficients: tuple = ()
     constants: tuple = ()
     lanes: int = 1
+    coordinate_entries: tuple | None = None
 
 
 @dataclass(frozen=True)
