@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
 
 Expression = Any
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -41,6 +43,12 @@ def is_literal(expression: Expression) -> bool:
 def is_value(expression: Expression, value: float) -> bool:
     """Tell whether an expression is the given number."""
     return is_literal(expression) and bool(expression == value)
+
+
+@lru_cache(maxsize=1 << 16)
+def names_in(expression: Expression) -> frozenset[str]:
+    """Return all names of variables in an expression, functions not among them."""
+    return frozenset(get_dependencies(expression))
 
 
 class Folder:
@@ -80,6 +88,16 @@ class Folder:
         """Return the folded expression; unknown kinds of nodes are returned as they are."""
         rule = self._rules.get(type(expression))
         return expression if rule is None else rule(expression)
+
+    def has_table(self, expression: Expression, iname: str) -> bool:
+        """Tell whether an expression reads a table at an index that is a number once an iname is one."""
+        if isinstance(expression, prim.Subscript):
+            index = tuple(0 if i == prim.Variable(iname) else i for i in expression.index_tuple)
+            return self._entry is not None and iname in names_in(expression) and is_literal(
+                self._entry(expression.aggregate.name, index)
+            ) and self._entry(expression.aggregate.name, index) is not None
+        parts = expression.children if isinstance(expression, (prim.Sum, prim.Product)) else ()
+        return any(self.has_table(p, iname) for p in parts)
 
     def target(self, expression: Expression) -> Expression:
         """Return the folded left-hand side of an assignment: only its indices are looked at."""

@@ -109,7 +109,9 @@ class _State:
             is_scalar = self._is_scalar(name) and not instruction.predicates
             if is_scalar and is_literal(expression) and len(writers[name]) == 1:
                 values[name] = expression
-            result.append(instruction.copy(assignee=fold.target(instruction.assignee), expression=expression))
+            target = fold.target(instruction.assignee)
+            is_same = target == instruction.assignee and expression == instruction.expression
+            result.append(instruction if is_same else instruction.copy(assignee=target, expression=expression))
         return result
 
     def _is_scalar(self, name: str) -> bool:

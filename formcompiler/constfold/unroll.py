@@ -8,10 +8,10 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import SubstitutionMapper, get_dependencies
+from loopy.symbolic import SubstitutionMapper
 from pymbolic.mapper.substitutor import make_subst_func
 
-from formcompiler.constfold.expressions import Expression, Folder
+from formcompiler.constfold.expressions import Expression, Folder, names_in
 from formcompiler.kernel.flops import count_expression_operations
 
 _LONGEST_SUM = 64
@@ -39,7 +39,7 @@ def split_accumulation(instruction: Any) -> tuple[Expression, ...] | None:
         return None
     terms = value.children[1:]
     name = instruction.assignee_var_names()[0]
-    return None if any(name in get_dependencies(t) for t in terms) else tuple(terms)
+    return None if any(name in names_in(t) for t in terms) else tuple(terms)
 
 
 def unroll_loop(
@@ -65,7 +65,9 @@ def unroll_loop(
         others = [other for other in body if other is not instruction]
         if not isinstance(instruction, lp.Assignment) or instruction.predicates or _conflicts(instruction, others):
             continue
-        is_sum = iname not in get_dependencies(instruction.assignee)
+        if not fold.has_table(instruction.expression, iname):
+            continue
+        is_sum = iname not in names_in(instruction.assignee)
         new = (_as_sum if is_sum else _as_copies)(instruction, iname, extent, fold, new_id)
         if new is not None and _operations(new) < extent * _operations([instruction]):
             found.append(Unrolling(instruction, tuple(new)))
@@ -78,11 +80,17 @@ def _operations(instructions: Sequence[Any]) -> int:
 
 def _conflicts(instruction: Any, others: Sequence[Any]) -> bool:
     written = set(instruction.assignee_var_names())
-    touched = written | instruction.read_dependency_names()
-    return any(
-        written & (o.read_dependency_names() | set(o.assignee_var_names())) or touched & set(o.assignee_var_names())
-        for o in others
-    )
+    touched = written | _read(instruction)
+    return any(written & (_read(o) | set(o.assignee_var_names())) or touched & set(o.assignee_var_names()) for o in others)
+
+
+def _read(instruction: Any) -> frozenset[str]:
+    """Return the names that an instruction reads."""
+    if not isinstance(instruction, lp.Assignment) or instruction.predicates:
+        return frozenset(instruction.read_dependency_names())
+    target = instruction.assignee
+    index = target.index_tuple if isinstance(target, prim.Subscript) else ()
+    return names_in(instruction.expression).union(*map(names_in, index))
 
 
 def _at(iname: str, value: int) -> Any:
@@ -104,7 +112,7 @@ def _as_sum(
 def _as_copies(
     instruction: Any, iname: str, extent: int, fold: Folder, new_id: Callable[[str], str]
 ) -> list[Any] | None:
-    index = get_dependencies(instruction.assignee)
+    index = names_in(instruction.assignee)
     if extent > _LONGEST_COPY or not instruction.within_inames <= index:
         return None
     result = []

@@ -3,77 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import islpy as isl
 import loopy as lp
 import pymbolic.primitives as prim
-from pymbolic.mapper import CombineMapper
-
-
-class _Operations(CombineMapper[int, []]):
-    """Counts the operations of one evaluation; signs, factors of one, terms of zero and index arithmetic are free."""
-
-    def combine(self, values: Any) -> int:
-        return sum(values)
-
-    def map_constant(self, expr: Any) -> int:
-        return 0
-
-    def map_variable(self, expr: Any) -> int:
-        return 0
-
-    def map_subscript(self, expr: Any) -> int:
-        return 0
-
-    def map_function_symbol(self, expr: Any) -> int:
-        return 0
-
-    map_resolved_function = map_function_symbol
-
-    def map_sum(self, expr: Any) -> int:
-        terms = [c for c in expr.children if not _is(c, 0)]
-        return max(0, len(terms) - 1) + sum(self.rec(c) for c in expr.children)
-
-    def map_product(self, expr: Any) -> int:
-        factors = [c for c in expr.children if not (_is(c, 1) or _is(c, -1))]
-        return max(0, len(factors) - 1) + sum(self.rec(c) for c in expr.children)
-
-    def map_quotient(self, expr: Any) -> int:
-        return 1 + self.rec(expr.numerator) + self.rec(expr.denominator)
-
-    def map_power(self, expr: Any) -> int:
-        return 1 + self.rec(expr.base) + self.rec(expr.exponent)
-
-    def map_call(self, expr: Any) -> int:
-        return 1 + sum(self.rec(p) for p in expr.parameters)
-
-    def map_if(self, expr: Any) -> int:
-        return self.rec(expr.condition) + max(self.rec(expr.then), self.rec(expr.else_))
-
-    def map_comparison(self, expr: Any) -> int:
-        return self.rec(expr.left) + self.rec(expr.right)
-
-    def map_type_cast(self, expr: Any) -> int:
-        return int(self.rec(expr.child))
-
-    def map_logical_and(self, expr: Any) -> int:
-        return sum(self.rec(c) for c in expr.children)
-
-    map_logical_or = map_logical_and
-
-    def map_logical_not(self, expr: Any) -> int:
-        return self.rec(expr.child)
+from loopy.symbolic import TypeCast
 
 
 def _is(expr: Any, value: float) -> bool:
     return not isinstance(expr, prim.ExpressionNode) and expr == value
 
 
+@lru_cache(maxsize=1 << 17)
 def count_expression_operations(expression: Any) -> int:
-    """Return the floating-point operations of one evaluation of an expression."""
-    return int(_Operations()(expression))
+    """Return the floating-point operations of one evaluation of an expression.
+
+    Signs, factors of one, terms of zero, logic and index arithmetic are free; a conditional counts its costlier branch.
+    """
+    count = count_expression_operations
+    kind = type(expression)
+    if kind is prim.Product:
+        factors = [c for c in expression.children if not (_is(c, 1) or _is(c, -1))]
+        return max(0, len(factors) - 1) + sum(map(count, factors))
+    if kind is prim.Sum:
+        terms = [c for c in expression.children if not _is(c, 0)]
+        return max(0, len(terms) - 1) + sum(map(count, terms))
+    if kind is prim.Quotient:
+        return 1 + count(expression.numerator) + count(expression.denominator)
+    if kind is prim.Power:
+        return 1 + count(expression.base) + count(expression.exponent)
+    if kind is prim.Call:
+        return 1 + sum(map(count, expression.parameters))
+    if kind is prim.If:
+        return count(expression.condition) + max(count(expression.then), count(expression.else_))
+    if kind is prim.Comparison:
+        return count(expression.left) + count(expression.right)
+    if kind in (prim.LogicalAnd, prim.LogicalOr):
+        return sum(map(count, expression.children))
+    if kind in (prim.LogicalNot, TypeCast):
+        return count(expression.child)
+    return 0
 
 
 def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) -> int:
@@ -97,16 +69,20 @@ def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> in
     a parameter counts as ``parameter_value``. The first addition to a sum that starts at zero is free, as are all
     additions of zero.
     """
-    return count_kernel_operations(t_unit.default_entrypoint, parameter_value)
-
-
-def count_kernel_operations(kernel: lp.LoopKernel, parameter_value: int = 2) -> int:
-    """Return the same for one kernel."""
+    kernel = t_unit.default_entrypoint
     extents = {iname: iname_extent(kernel, iname, parameter_value) for iname in sorted(kernel.all_inames())}
+    return count_kernel_operations(kernel, extents.__getitem__)
+
+
+def count_kernel_operations(kernel: lp.LoopKernel, extent: Callable[[str], int]) -> int:
+    """Return the same for one kernel, with the number of trips of each iname given."""
     assignments = [i for i in kernel.instructions if isinstance(i, lp.MultiAssignmentBase)]
-    count = _Operations()
-    total = sum(int(count(i.expression)) * math.prod(extents[n] for n in i.within_inames) for i in assignments)
-    return total - sum(math.prod(extents[n] for n in i.within_inames) for i in _starts_of_sums(assignments))
+
+    def trips(instruction: Any) -> int:
+        return math.prod(map(extent, instruction.within_inames))
+
+    total = sum(count_expression_operations(i.expression) * trips(i) for i in assignments)
+    return total - sum(map(trips, _starts_of_sums(assignments)))
 
 
 def _starts_of_sums(assignments: Sequence[Any]) -> Iterator[Any]:

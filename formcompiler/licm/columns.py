@@ -28,7 +28,7 @@ from pymbolic.mapper.substitutor import make_subst_func
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value, is_table_access
-from formcompiler.licm.minimal import names_in
+from formcompiler.licm.minimal import names_in, names_read
 from formcompiler.licm.nest import Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 
@@ -57,11 +57,11 @@ class DofSum:
     axis: int
 
 
-def group_columns(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def group_columns(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with sums over dofs written out where columns of their table repeat."""
     nest = read_nest(kernel)
     scopes = Scopes(kernel, nest)
-    trips = TripCounts(kernel, parameter_value)
+    trips = trips.on(kernel)
     editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
     for name in nest.order:
         found = find_dof_sum(kernel, nest, scopes, name)
@@ -103,7 +103,7 @@ def _is_read_inside(kernel: lp.LoopKernel, nest: Nest, add: Any, start: Any) -> 
     name = add.assignee_var_names()[0]
     end = nest.exit[nest.loops[add.id][-1]]
     return any(
-        name in kernel.id_to_insn[i].read_dependency_names() and i != add.id and position < end
+        name in names_read(kernel.id_to_insn[i]) and i != add.id and position < end
         for i, position in nest.position.items()
     ) or start.within_inames != add.within_inames - {nest.loops[add.id][-1]}
 
@@ -198,8 +198,7 @@ def _write_rows(
     lanes = sorted(names_in(found.start.assignee) & set(kernel.all_inames()))
     access = editor.temporary(name, kernel.temporary_variables[name].dtype, (iname, *lanes), (len(first),))
     run = editor.assign(access, value, (iname,), "rows")
-    outermost = EnterLoop(iname=point.name)
-    editor.insert(editor.position(outermost), [EnterLoop(iname=iname), run, LeaveLoop(iname=iname)])
+    editor.insert_before(EnterLoop(iname=point.name), [EnterLoop(iname=iname), run, LeaveLoop(iname=iname)])
     number = editor.table("row", row_of.astype(np.int32))
     chosen = access.aggregate[(number[(point,)], *map(prim.Variable, lanes))]
     editor.instructions[found.start.id] = found.start.copy(expression=chosen)

@@ -41,10 +41,10 @@ LARGEST_TABLES = 1 << 18
 """Most bytes of tables that one kernel gets from sums carried out at compile time."""
 
 
-def contract_kernel(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def contract_kernel(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with its accumulations rewritten where that saves operations."""
     nest = read_nest(kernel)
-    trips = TripCounts(kernel, parameter_value)
+    trips = trips.on(kernel)
     facts = _Facts(kernel, nest, Scopes(kernel, nest), Types(kernel), trips)
     editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
     room = LARGEST_TABLES
@@ -278,7 +278,7 @@ class _Rewriter:
         items: list[ScheduleItem] = [*written.scalars, *written.arrays, EnterLoop(iname=first), *written.rows]
         items += [EnterLoop(iname=i) for i in second]
         items += [written.innermost, *(LeaveLoop(iname=i) for i in second), LeaveLoop(iname=first)]
-        self._editor.insert(self._editor.position(EnterLoop(iname=points[0])), items)
+        self._editor.insert_before(EnterLoop(iname=points[0]), items)
 
     def _write_inside(self, plan: Plan) -> None:
         """Write a plan in place of the instruction."""
@@ -289,10 +289,11 @@ class _Rewriter:
         writer = _PlanWriter(self._facts, editor, self._it, self._it.dofs, self._it.points)
         written = writer.write(plan)
         first, *second = self._it.dofs
-        editor.insert(editor.position(EnterLoop(iname=first)), [*written.scalars, *written.arrays])
+        editor.insert_before(EnterLoop(iname=first), [*written.scalars, *written.arrays])
         place = EnterLoop(iname=second[0]) if second else RunInstruction(insn_id=self._name)
-        editor.insert(editor.position(place), written.rows)
-        editor.items[editor.position(RunInstruction(insn_id=self._name))] = written.innermost
+        editor.insert_before(place, written.rows)
+        editor.insert_before(RunInstruction(insn_id=self._name), [written.innermost])
+        editor.remove(self._name)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import loopy as lp
 
-from formcompiler.kernel.flops import iname_extent
+from formcompiler.kernel.flops import count_kernel_operations, iname_extent
 
 
 class TripCounts:
@@ -22,6 +22,16 @@ class TripCounts:
         self._kernel = kernel
         self._parameter_value = parameter_value
         self._extents: dict[str, int] = {}
+
+    def on(self, kernel: lp.LoopKernel) -> TripCounts:
+        """Return the counts for a kernel that comes from this one; inames keep their ranges."""
+        counts = TripCounts(kernel, self._parameter_value)
+        counts._extents = self._extents
+        return counts
+
+    def operations(self, kernel: lp.LoopKernel) -> int:
+        """Return the operations of a kernel that comes from this one."""
+        return count_kernel_operations(kernel, self.on(kernel).extent)
 
     def extent(self, iname: str) -> int:
         """Return the number of iterations of one loop."""

@@ -13,7 +13,7 @@ import pymbolic.primitives as prim
 from loopy.kernel.data import Iname
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
-from formcompiler.licm.minimal import names_in
+from formcompiler.licm.minimal import names_in, names_read
 from formcompiler.naming import Namer
 
 
@@ -30,6 +30,9 @@ class Editor:
         self.items: list[ScheduleItem] = list(kernel.linearization)
         self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
         self._lanes = lanes
+        self._before: dict[ScheduleItem, list[ScheduleItem]] = {}
+        self._after: dict[ScheduleItem, list[ScheduleItem]] = {}
+        self._removed: set[ScheduleItem] = set()
         self._temporaries = dict(kernel.temporary_variables)
         self._domains = list(kernel.domains)
         self._inames = dict(kernel.inames)
@@ -90,49 +93,74 @@ class Editor:
         )
         return RunInstruction(insn_id=identifier)
 
-    def position(self, item: ScheduleItem) -> int:
-        """Return the index of an item of the linearization."""
-        return self.items.index(item)
+    def insert_before(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
+        """Put items in front of one of the kernel's own, behind those put there before."""
+        self._before.setdefault(item, []).extend(items)
 
-    def insert(self, index: int, items: Sequence[ScheduleItem]) -> None:
-        """Put items in front of the one at an index."""
-        self.items[index:index] = items
+    def insert_after(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
+        """Put items behind one of the kernel's own, behind those put there before."""
+        self._after.setdefault(item, []).extend(items)
 
     def remove(self, identifier: str) -> None:
         """Remove an instruction."""
-        self.items.remove(RunInstruction(insn_id=identifier))
+        self._removed.add(RunInstruction(insn_id=identifier))
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether anything was changed."""
+        original = self.kernel.id_to_insn
+        if self._before or self._after or self._removed or len(original) != len(self.instructions):
+            return True
+        return any(self.instructions[name] is not instruction for name, instruction in original.items())
 
     def finish(self) -> lp.LoopKernel:
-        """Return the kernel, without dead instructions, empty loops and unused variables."""
+        """Return the kernel, without dead instructions, empty loops and unused variables.
+
+        Dependencies of instructions are left as they were: see `link_dependencies`.
+        """
+        if not self.is_changed:
+            return self.kernel
+        self._merge()
         self._drop_dead()
         self._drop_empty_loops()
         order = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
-        used = {n for i in order for n in i.read_dependency_names() | i.write_dependency_names()}
+        used = {n for i in order for n in (*names_read(i), *i.assignee_var_names())}
         inames = {n for i in order for n in i.within_inames}
         opened = [i.iname for i in self.items if isinstance(i, EnterLoop)]
         return self.kernel.copy(
-            instructions=link_dependencies(order),
+            instructions=order,
             temporary_variables={n: t for n, t in self._temporaries.items() if n in used},
             domains=_sorted_domains(self._domains, inames, opened),
             inames={n: i for n, i in self._inames.items() if n in inames},
             linearization=self.items,
         )
 
+    def _merge(self) -> None:
+        """Put all insertions in their places."""
+        items: list[ScheduleItem] = []
+        for item in self.items:
+            items += self._before.get(item, [])
+            if item not in self._removed:
+                items.append(item)
+            items += self._after.get(item, [])
+        self.items = items
+
     def _drop_dead(self) -> None:
         """Drop assignments to temporaries that no other instruction reads."""
+        running = {i.insn_id: self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)}
         while True:
-            running = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
-            read = {n for i in running for n in i.read_dependency_names() - _own_name(i)}
+            read = {n for i in running.values() for n in names_read(i) - _own_name(i)}
             dead = {
-                RunInstruction(insn_id=i.id)
-                for i in running
+                name
+                for name, i in running.items()
                 if isinstance(i, lp.Assignment)
                 and i.assignee_var_names()[0] in self._temporaries
                 and i.assignee_var_names()[0] not in read
             }
             if not dead:
-                return
-            self.items = [item for item in self.items if item not in dead]
+                break
+            running = {name: i for name, i in running.items() if name not in dead}
+        self.items = [i for i in self.items if not isinstance(i, RunInstruction) or i.insn_id in running]
 
     def _drop_empty_loops(self) -> None:
         items: list[ScheduleItem] = []
@@ -144,12 +172,14 @@ class Editor:
         self.items = items
 
 
-def _own_name(instruction: Any) -> set[str]:
+def _own_name(instruction: Any) -> frozenset[str]:
     """Return the variable that an instruction updates: to read it for that is no use of it."""
-    if not isinstance(instruction, lp.Assignment):
-        return set()
-    index = {n for deps in instruction.assignee_subscript_deps() for n in deps}
-    return set(instruction.assignee_var_names()) - index
+    target = getattr(instruction, "assignee", None)
+    if isinstance(target, prim.Variable):
+        return frozenset([target.name])
+    if not isinstance(target, prim.Subscript):
+        return frozenset()
+    return frozenset([target.aggregate.name]) - names_in(target.index)
 
 
 def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:
@@ -163,19 +193,21 @@ def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[s
     return [domain for _, domain in sorted(kept, key=lambda pair: pair[0])] or [isl.BasicSet("{ : }")]
 
 
-def link_dependencies(instructions: Sequence[Any]) -> list[Any]:
-    """Return instructions in program order with dependencies on all earlier ones that must come first."""
+def link_dependencies(kernel: lp.LoopKernel) -> lp.LoopKernel:
+    """Return a kernel whose instructions, in program order, depend on all earlier ones that must come first."""
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}
     result = []
-    for instruction in instructions:
+    for instruction in kernel.instructions:
         written = instruction.assignee_var_names()
-        read = instruction.read_dependency_names()
+        read = names_read(instruction)
         before = {w for name in {*read, *written} for w in writers.get(name, ())}
-        before |= {r for name in written for r in readers.get(name, ())}
-        result.append(instruction.copy(depends_on=frozenset(before - {instruction.id}), depends_on_is_final=True))
+        before.update(r for name in written for r in readers.get(name, ()))
+        before.discard(instruction.id)
+        is_same = before == instruction.depends_on
+        result.append(instruction if is_same else instruction.copy(depends_on=frozenset(before)))
         for name in written:
             writers.setdefault(name, []).append(instruction.id)
         for name in read:
             readers.setdefault(name, []).append(instruction.id)
-    return result
+    return kernel.copy(instructions=result)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import loopy as lp
 
-from formcompiler.kernel.flops import count_kernel_operations
 from formcompiler.licm.columns import group_columns
 from formcompiler.licm.contract import contract_kernel
+from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested, share_common
 from formcompiler.licm.regroup import NotNestedError
@@ -14,23 +15,30 @@ from formcompiler.licm.scale import scale_sums
 from formcompiler.licm.share import share_values
 
 
-def hoist_general(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
-    """Return the kernel after all steps that save operations."""
-    best, cost = kernel, count_kernel_operations(kernel, parameter_value)
+def hoist_general(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+    """Return the kernel after all steps that save operations; a step that takes more of them is left out.
+
+    Ordering restriction: sums over dofs and points are rewritten first, because they are recognised by their form,
+    which hoisting and sharing change; values are shared before sums over points are, so that equal factors are seen to
+    be equal, and again at the end, when everything is in its loop.
+    """
+    best, cost = kernel, trips.operations(kernel)
     for step in (group_columns, _scale_and_shrink, share_values, contract_kernel, _hoist, share_values):
-        changed = step(best, parameter_value)
-        new = count_kernel_operations(changed, parameter_value)
+        changed = step(best, trips)
+        if changed is best:
+            continue
+        new = trips.operations(changed)
         if new <= cost:
             best, cost = changed, new
-    return best
+    return link_dependencies(best)
 
 
-def _scale_and_shrink(kernel: lp.LoopKernel, parameter_value: int) -> lp.LoopKernel:
-    return shrink_arrays(scale_sums(kernel, parameter_value), parameter_value)
+def _scale_and_shrink(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+    return shrink_arrays(scale_sums(kernel, trips), trips)
 
 
-def _hoist(kernel: lp.LoopKernel, parameter_value: int) -> lp.LoopKernel:
+def _hoist(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     try:
-        return hoist_nested(kernel, parameter_value)
+        return hoist_nested(kernel, trips)
     except NotNestedError:
         return share_common(kernel)

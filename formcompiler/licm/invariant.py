@@ -15,7 +15,6 @@ Profitability: never more operations, if the scalars serve nothing else; less me
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +32,10 @@ from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 
 
-def shrink_arrays(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def shrink_arrays(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with arrays that do not have the axes along which they are constant."""
     nest = read_nest(kernel)
-    trips = TripCounts(kernel, parameter_value)
+    trips = trips.on(kernel)
     editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
     _Shrinker(kernel, nest, Scopes(kernel, nest), trips, editor).run()
     return editor.finish()
@@ -196,7 +195,7 @@ class _Shrinker:
         extents = [self._trips.extent(index[a]) for a in kept if index[a] not in lanes]
         target = editor.temporary(part.name, self._dtype(part.name), (*own, *lanes), extents)
         items = self._copy(group, writer, target, rename, inames)
-        editor.insert(editor.position(EnterLoop(iname=self._nest.loops[writer][0])), items)
+        editor.insert_before(EnterLoop(iname=self._nest.loops[writer][0]), items)
         self._redirect(part, target, [a + start for a in kept])
 
     def _dtype(self, name: str) -> Any:
@@ -266,7 +265,3 @@ class _Finder(IdentityMapper):  # type: ignore[misc]
         self._found.append(expr)
         return expr
 
-
-def is_worth(kernel: lp.LoopKernel) -> bool:
-    """Tell whether a kernel has temporary arrays at all."""
-    return any(math.prod(map(int, t.shape)) > 1 and t.initializer is None for t in kernel.temporary_variables.values())

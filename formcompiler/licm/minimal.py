@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import loopy as lp
+import pymbolic.primitives as prim
 from loopy.symbolic import CombineMapper, get_dependencies
 
 from formcompiler.licm.nest import Nest
@@ -62,6 +64,10 @@ class MinimalInames(CombineMapper):  # type: ignore[misc]
 
     map_tagged_variable = map_variable
 
+    def map_subscript(self, expr: Any) -> Inames:
+        """Return what the array and its indices depend on."""
+        return self.combine(self.rec(prim.Variable(name)) for name in names_in(expr))
+
     def map_call(self, expr: Any) -> Inames:
         """Return what the parameters depend on: the function is a leaf, taken whole."""
         return self.combine(map(self.rec, expr.parameters))
@@ -76,6 +82,27 @@ def make_minimal_inames(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instr
     return MinimalInames(instruction, around, scopes, least)
 
 
+@lru_cache(maxsize=1 << 17)
 def names_in(expression: Any) -> frozenset[str]:
     """Return all names of variables in an expression, functions not among them."""
+    if not isinstance(expression, prim.ExpressionNode):
+        return frozenset().union(*map(names_in, expression)) if isinstance(expression, tuple) else frozenset()
+    kind = type(expression)
+    if kind is prim.Variable:
+        return frozenset([expression.name])
+    if kind in (prim.Sum, prim.Product):
+        return frozenset[str]().union(*map(names_in, expression.children))
+    if kind is prim.Subscript:
+        return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
     return frozenset(get_dependencies(expression))
+
+
+def names_read(instruction: Any) -> frozenset[str]:
+    """Return the names that an instruction reads: in its expression, its predicates and its target's indices."""
+    if not isinstance(instruction, lp.Assignment):
+        return frozenset(instruction.read_dependency_names())
+    target = instruction.assignee
+    read = names_in(instruction.expression)
+    if isinstance(target, prim.Subscript):
+        read = read.union(*map(names_in, target.index_tuple))
+    return read.union(*map(names_in, instruction.predicates))

@@ -24,12 +24,12 @@ def rewritable(kernel: lp.LoopKernel, nest: Nest) -> list[str]:
     return [name for name in nest.order if isinstance(kernel.id_to_insn[name], REWRITABLE)]
 
 
-def hoist_nested(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with loop-invariant subexpressions of perfectly nested iname sets moved outwards.
 
     Args:
         kernel: A linearized kernel.
-        parameter_value: What a parameter in a loop bound counts as.
+        trips: Numbers of iterations.
 
     Raises:
         NotNestedError: if the operands of a sum or product depend on inames that are not nested.
@@ -40,10 +40,12 @@ def hoist_nested(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKern
     for name in rewritable(kernel, nest):
         instruction = kernel.id_to_insn[name]
         minimal = make_minimal_inames(kernel, nest, scopes, name)
-        changed[name] = instruction.copy(expression=Regroup(minimal, name)(instruction.expression))
+        expression = Regroup(minimal, name)(instruction.expression)
+        is_same = expression == instruction.expression
+        changed[name] = instruction if is_same else instruction.copy(expression=expression)
     kernel = kernel.copy(instructions=[changed.get(i.id, i) for i in kernel.instructions])
     contexts = {name: Context(kernel, nest, scopes, name) for name in changed}
-    graph = find_hoistable(list(contexts.values()), TripCounts(kernel, parameter_value))
+    graph = find_hoistable(list(contexts.values()), trips.on(kernel))
     return precompute(kernel, nest, contexts, graph, scopes)
 
 

@@ -58,6 +58,8 @@ def precompute(
     They are made bottom-up, breadth first on the edges from children to parents, so that each one finds those that it
     contains.
     """
+    if not graph.children:
+        return kernel
     temporaries = _name_temporaries(kernel, contexts, bottom_up(graph))
     found = {key: t.access for key, t in temporaries.items()}
     types = Types(kernel)
@@ -173,6 +175,8 @@ def _replace_in(context: Context, replace: Replace, temporaries: Mapping[Key, Te
     """Return the instruction with names in the place of candidates, and dependencies on them."""
     instruction = context.instruction
     expression = replace(instruction.expression)
+    if expression == instruction.expression:
+        return instruction
     read = names_in(expression)
     used = {t.identifier for t in temporaries.values() if t.name in read}
     return instruction.copy(expression=expression, depends_on=instruction.depends_on | used)

@@ -20,16 +20,16 @@ from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import make_minimal_inames, names_in
+from formcompiler.licm.minimal import make_minimal_inames, names_in, names_read
 from formcompiler.licm.nest import Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 
 
-def scale_sums(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def scale_sums(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with common factors taken out of sums."""
     nest = read_nest(kernel)
     scopes = Scopes(kernel, nest)
-    trips = TripCounts(kernel, parameter_value)
+    trips = trips.on(kernel)
     editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
     for name in nest.order:
         factors = find_factors(kernel, nest, scopes, name)
@@ -67,7 +67,7 @@ def find_factors(
 def _is_read_inside(nest: Nest, kernel: lp.LoopKernel, name: str, iname: str) -> bool:
     variable = kernel.id_to_insn[name].assignee_var_names()[0]
     return any(
-        variable in kernel.id_to_insn[i].read_dependency_names()
+        variable in names_read(kernel.id_to_insn[i])
         for i in nest.order
         if i != name and nest.position[i] < nest.exit[iname]
     )
@@ -102,6 +102,6 @@ def _rewrite(
     rename = SubstitutionMapper(make_subst_func({variable: new}))
     for other in nest.order:
         instruction = editor.instructions[other]
-        if other not in (name, start) and variable in instruction.read_dependency_names():
+        if other not in (name, start) and variable in names_read(instruction):
             editor.instructions[other] = instruction.with_transformed_expressions(rename, lambda e: e)
-    editor.insert(editor.position(LeaveLoop(iname=nest.loops[name][-1])) + 1, items)
+    editor.insert_after(LeaveLoop(iname=nest.loops[name][-1]), items)

@@ -45,21 +45,27 @@ class _Statement:
     is_accumulation: bool
 
 
-def share_values(kernel: lp.LoopKernel, parameter_value: int = 2) -> lp.LoopKernel:
+def share_values(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel with values that occur more than once computed once."""
-    return _Sharer(kernel, parameter_value).run()
+    return _Sharer(kernel, trips).run()
 
 
 class _Sharer:
     """Shares the values of one kernel."""
 
-    def __init__(self, kernel: lp.LoopKernel, parameter_value: int) -> None:
+    def __init__(self, kernel: lp.LoopKernel, trips: TripCounts) -> None:
         self._kernel = kernel
         self._nest = read_nest(kernel)
         self._scopes = Scopes(kernel, self._nest)
         self._types = Types(kernel)
-        trips = TripCounts(kernel, parameter_value)
+        trips = trips.on(kernel)
         self._editor = Editor(kernel, {lane: trips.extent(lane) for lane in self._nest.lanes})
+        self._opaque = {
+            n
+            for i in kernel.instructions
+            if not isinstance(i, lp.MultiAssignmentBase)
+            for n in i.read_dependency_names()
+        }
         self._numbering = Numbering()
         self._names: dict[int, list[tuple[Context, Any]]] = {}
         self._aliases: dict[Any, tuple[int, Any]] = {}
@@ -153,14 +159,7 @@ class _Sharer:
         if temporary is None or statement.is_accumulation or len(self._scopes.writers[name]) > 1:
             return False
         is_float = temporary.dtype is None or temporary.dtype.numpy_dtype.kind in "fc"
-        return is_float and names_in(target) - {name} <= self._nest.lanes and not self._is_opaquely_read(name)
-
-    def _is_opaquely_read(self, name: str) -> bool:
-        return any(
-            name in i.read_dependency_names()
-            for i in self._kernel.instructions
-            if not isinstance(i, lp.MultiAssignmentBase)
-        )
+        return is_float and names_in(target) - {name} <= self._nest.lanes and name not in self._opaque
 
     def _find_name(self, number: int, context: Context) -> Any | None:
         for (loops, lanes), access in self._names.get(number, ()):
@@ -201,7 +200,8 @@ class _Sharer:
         if statement.is_accumulation:
             terms = value.children if isinstance(value, prim.Sum) else (value,)
             value = prim.Sum((instruction.assignee, *terms))
-        self._editor.instructions[instruction.id] = instruction.copy(expression=value)
+        if value != instruction.expression:
+            self._editor.instructions[instruction.id] = instruction.copy(expression=value)
         if is_definition and self._find_name(statement.root, statement.context) is None:
             self._names.setdefault(statement.root, []).append((statement.context, instruction.assignee))
 
@@ -226,7 +226,7 @@ class _Sharer:
         lanes = sorted(names_in(result) & self._nest.lanes)
         access = self._editor.temporary("v", self._dtype(number), lanes)
         run = self._editor.assign(access, result, context[0], "share")
-        self._editor.insert(self._editor.position(RunInstruction(insn_id=statement.instruction.id)), [run])
+        self._editor.insert_before(RunInstruction(insn_id=statement.instruction.id), [run])
         self._names.setdefault(number, []).append((context, access))
         return access
 

@@ -9,7 +9,7 @@ import loopy as lp
 from loopy.kernel import KernelState
 
 from formcompiler.errors import InvalidOptionError
-from formcompiler.kernel.flops import count_operations
+from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.general import hoist_general
 from formcompiler.licm.motion import hoist_nested, share_common
 from formcompiler.licm.regroup import NotNestedError
@@ -54,29 +54,29 @@ class HoistInvariants:
     def run(self, t_unit: lp.TranslationUnit) -> tuple[lp.TranslationUnit, LicmReport]:
         """Return the transformed program and what was done to it."""
         t_unit = ensure_linearized(t_unit)
-        before = count_operations(t_unit, self.parameter_value)
+        kernel = t_unit.default_entrypoint
+        trips = TripCounts(kernel, self.parameter_value)
+        before = trips.operations(kernel)
         if self.mode == "off":
             return t_unit, LicmReport("off", "off", before, before)
-        kernel = t_unit.default_entrypoint
-        changed, used, reason = self._transform(kernel)
-        result = t_unit.with_kernel(changed)
-        after = count_operations(result, self.parameter_value)
+        changed, used, reason = self._transform(kernel, trips)
+        after = trips.operations(changed)
         if after > before:
             reason = f"{used} would take {after} operations instead of {before}"
-            result, used, after = t_unit, "off", before
-        report = LicmReport(self.mode, used, before, after, list_hoisted(kernel, result.default_entrypoint), reason)
+            changed, used, after = kernel, "off", before
+        report = LicmReport(self.mode, used, before, after, list_hoisted(kernel, changed), reason)
         if reason:
             _log.info("%s: %s instead of %s: %s", kernel.name, used, self.mode, reason)
-        return result, report
+        return t_unit.with_kernel(changed), report
 
-    def _transform(self, kernel: lp.LoopKernel) -> tuple[lp.LoopKernel, str, str]:
+    def _transform(self, kernel: lp.LoopKernel, trips: TripCounts) -> tuple[lp.LoopKernel, str, str]:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""
         reason = ""
         if self.mode == "general":
-            return hoist_general(kernel, self.parameter_value), "general", ""
+            return hoist_general(kernel, trips), "general", ""
         if self.mode == "nested":
             try:
-                return hoist_nested(kernel, self.parameter_value), "nested", ""
+                return hoist_nested(kernel, trips), "nested", ""
             except NotNestedError as refusal:
                 reason = str(refusal)
         return share_common(kernel), "cse", reason
