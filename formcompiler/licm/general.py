@@ -9,7 +9,7 @@ from formcompiler.licm.contract import contract_kernel
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.invariant import shrink_arrays
-from formcompiler.licm.motion import hoist_nested, share_common
+from formcompiler.licm.motion import hoist_nested
 from formcompiler.licm.regroup import NotNestedError
 from formcompiler.licm.scale import scale_sums
 from formcompiler.licm.share import share_values
@@ -38,7 +38,8 @@ def _scale_and_shrink(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel
 
 
 def _hoist(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+    """Hoist with lanes last: without them, iname sets are chains of loops."""
     try:
-        return hoist_nested(kernel, trips)
+        return hoist_nested(kernel, trips, is_eager=True)
     except NotNestedError:
-        return share_common(kernel)
+        return hoist_nested(kernel, trips)

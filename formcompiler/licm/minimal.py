@@ -75,7 +75,7 @@ class MinimalInames(CombineMapper):  # type: ignore[misc]
 
 def make_minimal_inames(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instruction: str) -> MinimalInames:
     """Return the mapper for one instruction: predicates first, which bind everything else."""
-    around = nest.loops[instruction]
+    around = (*nest.loops[instruction], *nest.lanes_of[instruction])
     predicates = kernel.id_to_insn[instruction].predicates
     of_predicates = MinimalInames(instruction, around, scopes)
     least = frozenset[str]().union(*map(of_predicates, sorted(predicates, key=str)))

@@ -5,12 +5,15 @@ The steps: minimal iname sets, regrouping, minimal sets again, costs and candida
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import loopy as lp
 
 from formcompiler.licm.candidates import Context, find_common, find_hoistable
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.minimal import make_minimal_inames
-from formcompiler.licm.nest import Nest, read_nest
+from formcompiler.licm.nest import Nest, least_prefix, read_nest
 from formcompiler.licm.precompute import precompute
 from formcompiler.licm.regroup import Regroup
 from formcompiler.licm.scopes import Scopes
@@ -24,12 +27,13 @@ def rewritable(kernel: lp.LoopKernel, nest: Nest) -> list[str]:
     return [name for name in nest.order if isinstance(kernel.id_to_insn[name], REWRITABLE)]
 
 
-def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts, *, is_eager: bool = False) -> lp.LoopKernel:
     """Return the kernel with loop-invariant subexpressions of perfectly nested iname sets moved outwards.
 
     Args:
         kernel: A linearized kernel.
         trips: Numbers of iterations.
+        is_eager: Whether to take every loop for nested in those around it, and to regroup as much as possible.
 
     Raises:
         NotNestedError: if the operands of a sum or product depend on inames that are not nested.
@@ -40,13 +44,24 @@ def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     for name in rewritable(kernel, nest):
         instruction = kernel.id_to_insn[name]
         minimal = make_minimal_inames(kernel, nest, scopes, name)
-        expression = Regroup(minimal, name)(instruction.expression)
+        close = _closure(nest, name, minimal, is_eager=is_eager)
+        expression = Regroup(close, name, is_eager=is_eager)(instruction.expression)
         is_same = expression == instruction.expression
         changed[name] = instruction if is_same else instruction.copy(expression=expression)
     kernel = kernel.copy(instructions=[changed.get(i.id, i) for i in kernel.instructions])
     contexts = {name: Context(kernel, nest, scopes, name) for name in changed}
     graph = find_hoistable(list(contexts.values()), trips.on(kernel))
     return precompute(kernel, nest, contexts, graph, scopes)
+
+
+def _closure(
+    nest: Nest, name: str, minimal: Callable[[Any], frozenset[str]], *, is_eager: bool
+) -> Callable[[Any], frozenset[str]]:
+    """Return minimal iname sets with the loops that these inames are nested in."""
+    loops, lanes = nest.loops[name], nest.lanes
+    if is_eager:
+        return lambda e: frozenset(least_prefix(loops, minimal(e) - lanes)) | (minimal(e) & lanes)
+    return lambda e: nest.close(loops, minimal(e))
 
 
 def share_common(kernel: lp.LoopKernel) -> lp.LoopKernel:

@@ -41,6 +41,28 @@ class Nest:
         """Return the ids of the instructions in the order of the linearization."""
         return tuple(self.position)
 
+    def close(self, loops: Loops, inames: Collection[str]) -> frozenset[str]:
+        """Return inames with all loops that these are nested in.
+
+        A loop is nested in those around it that end at another place, so that some instruction lies between them.
+        Loops that are opened together (rows and columns of a matrix) are not nested in one another.
+
+        Args:
+            loops: Loops of an instruction.
+            inames: Some of them.
+        """
+        result = set(inames)
+        for length in self._levels.get(loops, ()):
+            if any(iname in inames for iname in loops[length:]):
+                result.update(loops[:length])
+        return frozenset(result)
+
+    @cached_property
+    def _levels(self) -> dict[Loops, tuple[int, ...]]:
+        """Return the numbers of outer loops that instructions have which lie around each innermost body."""
+        bodies = set(self.loops.values())
+        return {body: tuple(n for n in range(len(body)) if body[:n] in bodies) for body in bodies}
+
 
 def read_nest(kernel: lp.LoopKernel) -> Nest:
     """Return the nest of a linearized kernel.

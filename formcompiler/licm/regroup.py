@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -23,19 +24,22 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
 
         x[q] + y[q, i] + c + z[q, i]   ->   c + (x[q] + (y[q, i] + z[q, i]))
 
-    A node is left as it is if all its children have the same set, or if no two have.
+    Sums in sums are one sum before. A node is left as it is if all its children have the same set, or if no two have.
 
     Legality: additions and multiplications are reordered, which changes results by rounding only.
 
     Failure: `NotNestedError` if the sets of the groups are not nested in one another.
 
     Args:
-        minimal: Minimal iname set of a subexpression.
+        minimal: Minimal iname set of a subexpression, with the loops that these inames are nested in.
         instruction: Id, for messages.
+        is_eager: Whether to regroup also where no two children have the same set, and to put small sets inside of
+            large ones, ``((c + x[q]) + (y[q, i] + z[q, i]))``, which moves more operations outwards.
     """
 
-    def __init__(self, minimal: Callable[[Any], Inames], instruction: str) -> None:
+    def __init__(self, minimal: Callable[[Any], Inames], instruction: str, *, is_eager: bool = False) -> None:
         super().__init__()
+        self._is_eager = is_eager
         self._minimal = minimal
         self._instruction = instruction
 
@@ -55,11 +59,12 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
     map_variable = map_call
 
     def _node(self, kind: Callable[[tuple[Any, ...]], Any], expr: Any) -> Any:
+        children = list(_flat(expr))
         groups: dict[Inames, list[Any]] = {}
-        for child in expr.children:
+        for child in children:
             groups.setdefault(self._minimal(child), []).append(child)
-        if not 1 < len(groups) < len(expr.children):
-            return kind(tuple(self.rec(child) for child in expr.children))
+        if not 1 < len(groups) < len(children) + self._is_eager or len(children) < 3:
+            return kind(tuple(self.rec(child) for child in children))
         ordered = sorted(groups, key=len)
         for small, large in zip(ordered, ordered[1:], strict=False):
             if not small <= large:
@@ -68,14 +73,22 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
                     f"{_show(large)}, neither of which contains the other"
                 )
         parts = [self._group(kind, groups[inames]) for inames in ordered]
-        result = parts.pop()
-        while parts:
-            result = kind((parts.pop(), result))
-        return result
+        if self._is_eager:
+            return reduce(lambda inner, part: kind((inner, part)), parts)
+        return reduce(lambda inner, part: kind((part, inner)), reversed(parts))
 
     def _group(self, kind: Callable[[tuple[Any, ...]], Any], children: list[Any]) -> Any:
         done = tuple(self.rec(child) for child in children)
         return done[0] if len(done) == 1 else kind(done)
+
+
+def _flat(expr: Any) -> Iterator[Any]:
+    """Yield the operands of a sum or product, those of operands of the same kind in their place."""
+    for child in expr.children:
+        if type(child) is type(expr):
+            yield from _flat(child)
+        else:
+            yield child
 
 
 def _show(inames: Inames) -> str:
