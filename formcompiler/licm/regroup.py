@@ -59,7 +59,7 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
     map_variable = map_call
 
     def _node(self, kind: Callable[[tuple[Any, ...]], Any], expr: Any) -> Any:
-        children = list(_flat(expr))
+        children = list(flat_operands(expr))
         groups: dict[Inames, list[Any]] = {}
         for child in children:
             groups.setdefault(self._minimal(child), []).append(child)
@@ -82,11 +82,11 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
         return done[0] if len(done) == 1 else kind(done)
 
 
-def _flat(expr: Any) -> Iterator[Any]:
+def flat_operands(expr: Any) -> Iterator[Any]:
     """Yield the operands of a sum or product, those of operands of the same kind in their place."""
     for child in expr.children:
         if type(child) is type(expr):
-            yield from _flat(child)
+            yield from flat_operands(child)
         else:
             yield child
 

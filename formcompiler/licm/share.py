@@ -50,6 +50,11 @@ def share_values(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     return _Sharer(kernel, trips).run()
 
 
+def drop_copies(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+    """Return the kernel without instructions whose value an earlier one has; expressions are left as they are."""
+    return _Sharer(kernel, trips).drop()
+
+
 class _Sharer:
     """Shares the values of one kernel."""
 
@@ -69,6 +74,7 @@ class _Sharer:
         self._numbering = Numbering()
         self._names: dict[int, list[tuple[Context, Any]]] = {}
         self._aliases: dict[Any, tuple[int, Any]] = {}
+        self._alias_names: set[str] = set()
         self._operands: dict[Context, dict[int, list[int]]] = {}
         self._uses: dict[Context, dict[int, int]] = {}
 
@@ -87,6 +93,15 @@ class _Sharer:
             self._write(statement)
         return self._editor.finish()
 
+    def drop(self) -> lp.LoopKernel:
+        """Return the kernel without copies."""
+        for statement in self._number_all():
+            instruction = statement.instruction
+            expression = self._renamed(instruction.expression)
+            if expression is not instruction.expression:
+                self._editor.instructions[instruction.id] = instruction.copy(expression=expression)
+        return self._editor.finish()
+
     # -- numbers
 
     def _number_all(self) -> list[_Statement]:
@@ -102,6 +117,7 @@ class _Sharer:
                 known = self._known(statement)
                 if known is not None:
                     self._aliases[instruction.assignee] = known
+                    self._alias_names.add(instruction.assignee_var_names()[0])
                     self._editor.remove(name)
                     continue
                 self._names.setdefault(statement.root, []).append((statement.context, instruction.assignee))
@@ -142,6 +158,8 @@ class _Sharer:
     def _renamed(self, expression: Any) -> Any:
         if not self._aliases or isinstance(expression, prim.Variable):
             return self._aliases[expression][1] if expression in self._aliases else expression
+        if names_in(expression).isdisjoint(self._alias_names):
+            return expression
         return SubstitutionMapper(lambda e: self._aliases[e][1] if e in self._aliases else None)(expression)
 
     def _rename_in(self, instruction: Any) -> None:
