@@ -25,20 +25,23 @@ from formcompiler.naming import Namer
 
 Expression = Any
 Powers = tuple[tuple[str, int], ...]
-"""Name and power of each factor of a denominator, sorted."""
+"""Name and power of each factor of a denominator, sorted; "abs NAME" with a negative power is a factor |NAME|."""
+
+_ABS = "abs "
 
 
-def share_divisions(integrand: Integrand, namer: Namer) -> Integrand:
+def share_divisions(integrand: Integrand, namer: Namer, *, is_real: bool) -> Integrand:
     """Return the integrand with one division for each denominator that divides at least twice.
 
     Args:
         integrand: The integrand.
         namer: Names of the kernel; new definitions take theirs from it.
+        is_real: Whether all numbers are real; then ``|d| / d**2`` is ``|1 / d|``.
     """
     shared = find_shared_denominators([e for _, e in integrand.definitions] + [t.factor for t in integrand.terms])
     if not shared:
         return integrand
-    rewriter = _Rewriter(shared, namer)
+    rewriter = _Rewriter(shared, namer, is_real=is_real)
     for name in sorted(shared & set(integrand.terminals)):
         rewriter.add_reciprocal(name)
     for name, expression in integrand.definitions:
@@ -70,7 +73,8 @@ class _Denominators(WalkMapper[[]]):
 class _Rewriter:
     """Keeps definitions as numerators, and remembers what they still have to be divided by."""
 
-    def __init__(self, shared: frozenset[str], namer: Namer) -> None:
+    def __init__(self, shared: frozenset[str], namer: Namer, *, is_real: bool) -> None:
+        self._is_real = is_real
         self.definitions: list[tuple[str, Expression]] = []
         self._shared = shared
         self._namer = namer
@@ -124,25 +128,36 @@ class _Rewriter:
             if isinstance(denominator, prim.Variable) and denominator.name in self._reciprocals:
                 numerator, powers = self.split(expression.numerator)
                 return numerator, _multiply([powers, ((denominator.name, 1),)])
+        if isinstance(expression, prim.Call) and self._is_real and expression.function == prim.Variable("abs"):
+            (argument,) = expression.parameters
+            if isinstance(argument, prim.Variable) and argument.name in self._reciprocals:
+                return 1.0, ((_ABS + argument.name, -1),)
         if isinstance(expression, prim.ExpressionNode):
             return self._divide_inside.descend(expression), ()
         return expression, ()
 
     def _split_sum(self, expression: Any) -> tuple[Expression, Powers]:
         parts = [self.split(child) for child in expression.children]
-        common = Counter(dict(parts[0][1]))
-        for _, powers in parts[1:]:
-            common &= Counter(dict(powers))
-        terms = [self._divide(n, _powers(Counter(dict(p)) - common)) for n, p in parts]
-        return prim.Sum(tuple(terms)), _powers(common)
+        common = _common([powers for _, powers in parts])
+        inverse = tuple((name, -power) for name, power in common)
+        terms = [self._divide(n, _multiply([p, inverse])) for n, p in parts]
+        return prim.Sum(tuple(terms)), common
 
     def value(self, expression: Expression) -> Expression:
         """Return an expression with its value, divided by all denominators."""
         return self._divide(*self.split(expression))
 
     def _divide(self, numerator: Expression, powers: Powers) -> Expression:
-        reciprocals = [prim.Variable(self._reciprocals[name]) for name, power in powers for _ in range(power)]
-        return _product((numerator, *reciprocals)) if reciprocals else numerator
+        """Return numerator / denominator; ``|d| / d**2`` is ``|1 / d|``."""
+        found = dict(powers)
+        factors: list[Expression] = []
+        for name in sorted({name.removeprefix(_ABS) for name in found}):
+            power, n_abs = found.get(name, 0), -found.get(_ABS + name, 0)
+            reciprocal, absolute = prim.Variable(self._reciprocals[name]), prim.Variable("abs")
+            n_pairs = min(power // 2, n_abs)
+            factors += [absolute(reciprocal)] * n_pairs + [reciprocal] * (power - 2 * n_pairs)
+            factors += [absolute(prim.Variable(name))] * (n_abs - n_pairs)
+        return _product((numerator, *factors)) if factors else numerator
 
 
 class _DivideInside(IdentityMapper[[]]):
@@ -167,8 +182,17 @@ class _DivideInside(IdentityMapper[[]]):
         return type(expr)(expr.function, tuple(self.rec(p) for p in expr.parameters))
 
 
+def _common(parts: list[Powers]) -> Powers:
+    """Return the largest denominator that all terms have; an absolute value counts if all have the same."""
+    names = {name for powers in parts for name, _ in powers}
+    found = {name: [dict(powers).get(name, 0) for powers in parts] for name in names}
+    equal = {name: counts[0] if len(set(counts)) == 1 else 0 for name, counts in found.items()}
+    return _powers(Counter({n: equal[n] if n.startswith(_ABS) else min(c) for n, c in found.items()}))
+
+
 def _product(factors: tuple[Expression, ...]) -> Expression:
     flat = [c for f in factors for c in (f.children if isinstance(f, prim.Product) else (f,))]
+    flat = [f for f in flat if isinstance(f, prim.ExpressionNode) or f != 1]
     if not flat:
         return 1.0
     return flat[0] if len(flat) == 1 else prim.Product(tuple(flat))
@@ -177,7 +201,8 @@ def _product(factors: tuple[Expression, ...]) -> Expression:
 def _multiply(powers: Iterable[Powers]) -> Powers:
     total: Counter[str] = Counter()
     for one in powers:
-        total.update(dict(one))
+        for name, power in one:
+            total[name] += power
     return _powers(total)
 
 

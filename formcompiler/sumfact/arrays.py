@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +60,10 @@ class ArrayPool:
             self._keys[name] = key
         return Array(name, tuple(shape))
 
-    def give_back(self, array: Array) -> None:
-        """Let others have an array whose values are not needed any more."""
-        self._free.setdefault(self._keys[array.name], []).append(array.name)
+    def give_back(self, arrays: Iterable[Array]) -> None:
+        """Let others have arrays whose values are not needed any more."""
+        for array in arrays:
+            self._free.setdefault(self._keys[array.name], []).append(array.name)
 
 
 def make_array(builder: KernelBuilder, wish: str, shape: Sequence[int], dtype: Any = "scalar") -> Array:

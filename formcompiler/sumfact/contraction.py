@@ -53,15 +53,6 @@ class Stage:
     outputs: tuple[Output, ...]
 
 
-def plan_evaluation(keys: Iterable[Key], n_dofs: Sequence[int], n_points: Sequence[int]) -> list[Stage]:
-    """Return the cheapest stages from dofs to values at points, for all keys together."""
-    wanted = sorted(set(keys))
-    return min(
-        (_evaluation(wanted, order) for order in permutations(range(len(n_dofs)))),
-        key=lambda stages: count_products(stages, n_dofs, n_points),
-    )
-
-
 def plan_integration(keys: Iterable[Key], n_dofs: Sequence[int], n_points: Sequence[int]) -> list[Stage]:
     """Return the cheapest stages from values at points to dofs; results of equal remaining keys are added early."""
     given = sorted(set(keys))
@@ -90,6 +81,23 @@ def _evaluation(keys: list[Key], order: Sequence[int]) -> list[Stage]:
         outputs = (Output(key, ((_without(key, direction), key[direction]),)) for key in reached)
         stages.append(Stage(direction, tuple(outputs)))
     return stages
+
+
+def _evaluation_one_by_one(keys: list[Key], dim: int, cost: Callable[[list[Stage]], float]) -> list[Stage]:
+    """Return stages that contract for each key in its own cheapest order, from what is there already."""
+    plan: list[Stage] = []
+    known: set[Key] = set()
+    for key in keys:
+        candidates = [_without_known(_evaluation([key], order), known) for order in permutations(range(dim))]
+        best = min(candidates, key=cost)
+        known.update(output.key for stage in best for output in stage.outputs)
+        plan += best
+    return plan
+
+
+def _without_known(stages: list[Stage], known: set[Key]) -> list[Stage]:
+    kept = [(s.direction, tuple(o for o in s.outputs if o.key not in known)) for s in stages]
+    return [Stage(direction, outputs) for direction, outputs in kept if outputs]
 
 
 def _integration(keys: list[Key], order: Sequence[int]) -> list[Stage]:
@@ -130,6 +138,7 @@ def plan_cheapest(
     """
     wanted = sorted(set(keys))
     plans = [_evaluation(wanted, order) for order in permutations(range(dim))]
+    plans.append(_evaluation_one_by_one(wanted, dim, cost))
     chains = {key: find_chain(key, collocates) for key in wanted}
     if any(len(chain) > 1 for chain in chains.values()):
         bases = sorted({chain[0] for chain in chains.values()})

@@ -47,8 +47,8 @@ class PointArrays:
                 source: _Source = (terminal.kind, terminal.index, terminal.component, terminal.side)
                 groups.setdefault(source, []).append(terminal)
         self._places: dict[Terminal, tuple[Array, tuple[Expression, ...]]] = {}
-        for key, terminals in groups.items():
-            self._evaluate(key, terminals)
+        for sources in self._alike(groups):
+            self._evaluate([(source, groups[source]) for source in sources])
 
     def at(self, terminal: Terminal, point: tuple[Expression, ...]) -> Expression:
         """Return the value of a terminal at a point, given one index per role."""
@@ -57,28 +57,35 @@ class PointArrays:
 
     def give_back(self) -> None:
         """Let the pool have all arrays; what reads them comes before what writes to them again."""
-        for array, slot in self._places.values():
-            if not slot:
-                self._pool.give_back(array)
+        self._pool.give_back(array for array, slot in self._places.values() if not slot)
 
-    def _evaluate(self, source: _Source, terminals: list[Terminal]) -> None:
-        kind, _, _, side = source
-        factor, element, wish = self._describe(source)
+    def _alike(self, groups: dict[_Source, list[Terminal]]) -> list[list[_Source]]:
+        """Return the components, those together that are contracted alike: components of one vector, usually."""
+        result: dict[Any, list[_Source]] = {}
+        for source, terminals in groups.items():
+            kind, index, _, side = source
+            factor, _, _ = self._describe(source)
+            counts = tuple(sorted({t.derivatives or (0,) * self._dim for t in terminals}))
+            result.setdefault((kind, index, side, factor.n, id(factor), counts), []).append(source)
+        return list(result.values())
+
+    def _evaluate(self, components: list[tuple[_Source, list[Terminal]]]) -> None:
+        """Write the contractions of components that are contracted alike."""
         frame = self._access.frame
-        counts = sorted({t.derivatives or (0,) * self._dim for t in terminals})
+        counts = sorted({t.derivatives or (0,) * self._dim for t in components[0][1]})
         permuted = [permuted_counts(c, frame) for c in counts]
         keys = sorted({key for roles in permuted for key in roles})
         slots = np.array([[keys.index(roles[n]) for roles in permuted] for n in range(len(frame.orders))])
-        values: Array | None = None
-        if (slots != slots[0]).any():
-            values = make_array(self._builder, wish, (len(keys), *frame.n_points), self._types[kind])
-        arrays = self._contract(source, factor, element, keys, values, wish)
-        for terminal in terminals:
-            column = slots[:, counts.index(terminal.derivatives or (0,) * self._dim)]
-            if values is None:
-                self._places[terminal] = (arrays[keys[column[0]]], ())
-            else:
-                self._places[terminal] = (values, (self._slot(column, side, wish),))
+        static = bool((slots == slots[0]).all())
+        contexts = self._contract([source for source, _ in components], keys, static=static)
+        for (source, terminals), (context, values) in zip(components, contexts, strict=True):
+            _, _, wish = self._describe(source)
+            for terminal in terminals:
+                column = slots[:, counts.index(terminal.derivatives or (0,) * self._dim)]
+                if values is None:
+                    self._places[terminal] = (context.owned[keys[column[0]]], ())
+                else:
+                    self._places[terminal] = (values, (self._slot(column, source[3], wish),))
 
     def _describe(self, source: _Source) -> tuple[TensorFactor, Any, str]:
         kind, index, component, side = source
@@ -104,35 +111,43 @@ class PointArrays:
         return slot
 
     def _contract(
-        self, source: _Source, factor: TensorFactor, element: Any, keys: list[Key], values: Array | None, wish: str
-    ) -> dict[Key, Array]:
-        """Write all contractions of one component; without an array for all keys, return one for each."""
-        kind, _, _, side = source
+        self, sources: list[_Source], keys: list[Key], *, static: bool
+    ) -> list[tuple[StageContext, Array | None]]:
+        """Write all contractions; return for each component its arrays by key, or the one for all keys."""
+        kind, _, _, side = sources[0]
+        factor, _, _ = self._describe(sources[0])
         line = LineSpace(self._tables, self._access.frame, factor, side, transposed=False)
         layout = Layout(((factor.n,),) * self._dim, self._access.frame.n_points, line.is_constant)
-        matrix = line.matrix
         stages = plan_cheapest(
-            keys, self._dim, line.collocates, lambda found: count_line_operations(found, layout, matrix)
+            keys, self._dim, line.collocates, lambda found: count_line_operations(found, layout, line.matrix)
         )
-        context = StageContext(
-            layout,
-            ("q", "i", wish),
-            self._types[kind],
-            {(None,) * self._dim: self._dofs(source, factor, element)},
-            line.unrolled_matrix,
-            line.entry,
-            lambda role, number: self._tables.point(role, side, number),
-            {},
-            self._pool,
-            {},
-            frozenset(keys),
-        )
-        if values is not None:
-            for number, key in enumerate(keys):
-                context.places[key] = _Slot(self._builder, values, number)
-                context.write[key] = _Slot(self._builder, values, number).write
-        write_stages(self._builder, stages, context)
-        return {key: context.owned[key] for key in keys} if values is None else {}
+        result = []
+        for source in sources:
+            _, element, wish = self._describe(source)
+            context = StageContext(
+                layout,
+                ("q", "i", wish),
+                self._types[kind],
+                {(None,) * self._dim: self._dofs(source, factor, element)},
+                line.unrolled_matrix,
+                line.entry,
+                lambda role, number: self._tables.point(role, side, number),
+                {},
+                self._pool,
+                {},
+                frozenset(keys),
+            )
+            result.append((context, None if static else self._add_slots(context, keys, wish)))
+        write_stages(self._builder, stages, [context for context, _ in result])
+        return result
+
+    def _add_slots(self, context: StageContext, keys: list[Key], wish: str) -> Array:
+        """Return an array for the results of all keys, which one is chosen when the kernel runs."""
+        values = make_array(self._builder, wish, (len(keys), *self._access.frame.n_points), context.dtype)
+        for number, key in enumerate(keys):
+            context.places[key] = _Slot(self._builder, values, number)
+            context.write[key] = _Slot(self._builder, values, number).write
+        return values
 
     def _dofs(self, source: _Source, factor: TensorFactor, element: Any) -> Place:
         """Return access to the dofs of one component in the order of the roles."""

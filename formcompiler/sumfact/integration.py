@@ -188,7 +188,7 @@ class ArgumentIntegrals:
             self._pool,
             dict(zip(group.keys, group.arrays, strict=True)) if group.is_static else {},
         )
-        write_stages(self._builder, stages, context)
+        write_stages(self._builder, stages, [context])
 
     def _row(self, block: _Block, index: Sequence[Expression]) -> Expression:
         """Return the row or column of the result for one multi-index per role."""

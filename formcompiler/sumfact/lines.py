@@ -67,12 +67,20 @@ class LineMatrix:
     def n_operations(self) -> int:
         """Return the operations of one line, a multiplication with an addition counted as one."""
         plain = int(np.count_nonzero(self.values))
+        if self.is_linear:
+            return 1 + len(self.values)
         return min(plain, self._n_split()) if self.parity else plain
+
+    @property
+    def is_linear(self) -> bool:
+        """Return whether this is interpolation between two values: each row adds up to 1."""
+        two = self.fixed and self.values.shape[1] == 2 and len(self.values) > 1
+        return two and bool(np.abs(self.values.sum(axis=1) - 1).max() < _NOISE)
 
     @property
     def splits(self) -> bool:
         """Return whether the even-odd decomposition takes no more operations."""
-        return self.parity != 0 and self._n_split() <= int(np.count_nonzero(self.values))
+        return not self.is_linear and self.parity != 0 and self._n_split() <= int(np.count_nonzero(self.values))
 
     def _n_split(self) -> int:
         even, odd = self.halves
@@ -122,8 +130,12 @@ class LineWriter:
             self._add_split(terms, split)
         return [sum_of(row) for row in terms]
 
-    @staticmethod
-    def _add_plain(terms: list[list[Expression]], matrix: LineMatrix, line: Sequence[Expression]) -> None:
+    def _add_plain(self, terms: list[list[Expression]], matrix: LineMatrix, line: Sequence[Expression]) -> None:
+        if matrix.is_linear:
+            step = self.name("step", line[1] - line[0])
+            for found, (_, second) in zip(terms, matrix.values, strict=True):
+                found.extend([line[0], *_scaled(second, step)])
+            return
         for row, found in enumerate(terms):
             for column, value in enumerate(line):
                 if matrix.fixed:

@@ -99,8 +99,15 @@ def _sizes(layout: Layout, key: Key) -> list[int]:
     return [math.prod(extent) for extent in layout.extents(key)]
 
 
-def write_stages(builder: KernelBuilder, stages: Sequence[Stage], context: StageContext) -> None:
-    """Write all stages. Outputs of one stage and one shape share a loop nest and the loads of their inputs."""
+def write_stages(builder: KernelBuilder, stages: Sequence[Stage], contexts: Sequence[StageContext]) -> None:
+    """Write all stages. Outputs of one stage and one shape share a loop nest and the loads of their inputs.
+
+    Args:
+        builder: The kernel under construction.
+        stages: The plan.
+        contexts: What is contracted: arrays of the same layouts, side by side in the same loops.
+    """
+    context = contexts[0]
     for number, stage in enumerate(stages):
         later = {key for s in stages[number + 1 :] for output in s.outputs for key, _ in output.terms}
         groups: dict[Extents, list[Output]] = {}
@@ -110,7 +117,7 @@ def write_stages(builder: KernelBuilder, stages: Sequence[Stage], context: Stage
         for extents, outputs in groups.items():
             used = {key for output in outputs for key, _ in output.terms}
             last = [k for k in used & set(context.owned) - later - context.kept if readers[k] == {extents}]
-            _write_group(builder, stage.direction, extents, outputs, last, context)
+            _write_group(builder, stage.direction, extents, outputs, last, contexts)
 
 
 def _write_group(
@@ -119,24 +126,29 @@ def _write_group(
     extents: Extents,
     outputs: Sequence[Output],
     last: Sequence[Key],
-    context: StageContext,
+    contexts: Sequence[StageContext],
 ) -> None:
-    """Write one nest; the arrays of the keys in ``last`` are not needed after it."""
+    """Write one nest; the arrays of the keys in ``last`` are not needed after it.
+
+    A line is read before results are written to the same line, and the contexts come one after the other. So the
+    results of a context may take the place of its own inputs and of those of contexts before it.
+    """
     tables = [table for output in outputs for _, table in output.terms if table is not None]
-    matrices = {table: context.matrix(direction, table) for table in dict.fromkeys(tables)}
+    matrices = {table: contexts[0].matrix(direction, table) for table in dict.fromkeys(tables)}
     by_lines = None not in matrices.values()
-    sources = {key: context.places[key] for output in outputs for key, _ in output.terms}
-    dying = [context.owned.pop(key) for key in last]
+    io = []
+    for context in contexts:
+        sources = {key: context.places[key] for output in outputs for key, _ in output.terms}
+        dying = [context.owned.pop(key) for key in last]
+        if by_lines:
+            context.pool.give_back(dying)
+        targets = {output.key: _target(builder, output.key, extents, context) for output in outputs}
+        if not by_lines:
+            _write_loops(builder, direction, extents, outputs, (sources, targets), context)
+            context.pool.give_back(dying)
+        io.append((sources, targets))
     if by_lines:
-        for array in dying:
-            context.pool.give_back(array)
-    targets = {output.key: _target(builder, output.key, extents, context) for output in outputs}
-    if by_lines:
-        _Lines(builder, direction, extents, context, matrices).write(outputs, sources, targets)
-    else:
-        _write_loops(builder, direction, extents, outputs, (sources, targets), context)
-        for array in dying:
-            context.pool.give_back(array)
+        _Lines(builder, direction, extents, contexts[0], matrices).write(outputs, io)
 
 
 def _target(
@@ -171,8 +183,7 @@ class _Lines:
     def write(
         self,
         outputs: Sequence[Output],
-        sources: Mapping[Key, Place],
-        targets: Mapping[Key, Callable[[Index, Expression], None]],
+        io: Sequence[tuple[Mapping[Key, Place], Mapping[Key, Callable[[Index, Expression], None]]]],
     ) -> None:
         """Write loads of all lines, products, and stores; loads come first, so that results may replace inputs."""
         d, key = self._direction, outputs[0].key
@@ -182,12 +193,13 @@ class _Lines:
             if r != d
         ]
         with self._builder.loops(*ranges) as others:
-            writer = LineWriter(self._builder, self._context.dtype)
-            lines = {source: self._load(writer, source, place, others) for source, place in sources.items()}
-            results = [self._result(writer, output, lines) for output in outputs]
-            for output, values in zip(outputs, results, strict=True):
-                for number, value in enumerate(values):
-                    targets[output.key](self._index(output.key, others, number), value)
+            for sources, targets in io:
+                writer = LineWriter(self._builder, self._context.dtype)
+                lines = {source: self._load(writer, source, place, others) for source, place in sources.items()}
+                results = [self._result(writer, output, lines) for output in outputs]
+                for output, values in zip(outputs, results, strict=True):
+                    for number, value in enumerate(values):
+                        targets[output.key](self._index(output.key, others, number), value)
 
     def _load(self, writer: LineWriter, source: Key, place: Place, others: tuple[Expression, ...]) -> list[Expression]:
         (extent,) = self._context.layout.extents(source)[self._direction]

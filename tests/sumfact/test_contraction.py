@@ -7,14 +7,30 @@ from itertools import pairwise, permutations
 import pytest
 
 from formcompiler.sumfact.contraction import (
+    Collocated,
+    Key,
+    Stage,
     _evaluation,
     _integration,
     count_products,
-    plan_evaluation,
+    find_chain,
+    plan_cheapest,
+    plan_cheapest_integration,
     plan_integration,
 )
 
 GRADIENT = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+
+
+def plan_evaluation(keys: list[Key], n_dofs: tuple[int, ...], n_points: tuple[int, ...]) -> list[Stage]:
+    return plan_cheapest(
+        keys, len(n_dofs), lambda direction, order: False, lambda found: count_products(found, n_dofs, n_points)
+    )
+
+
+def count_terms(stages: list[Stage]) -> int:
+    """Return the number of contractions: the cost if all extents are equal."""
+    return sum(len([t for _, t in output.terms if t is not None]) for stage in stages for output in stage.outputs)
 
 
 def test_the_gradient_in_3d_takes_eight_contractions_instead_of_nine() -> None:
@@ -62,3 +78,41 @@ def test_products_are_counted_by_hand_for_one_matrix_product() -> None:
     stages = plan_evaluation([(0, 0)], (2, 3), (4, 5))
     # along the first direction 4*2*3, along the second 4*5*3; or first 5*3*2, then 4*2*5
     assert count_products(stages, (2, 3), (4, 5)) == min(24 + 60, 30 + 40)
+
+
+def always(direction: int, order: int) -> bool:
+    return True
+
+
+def test_with_collocation_the_gradient_in_3d_takes_six_contractions_either_way() -> None:
+    assert count_terms(plan_cheapest(GRADIENT, 3, always, count_terms)) == 6
+    assert count_terms(plan_cheapest_integration(GRADIENT, 3, always, count_terms)) == 6
+
+
+def test_values_alone_are_never_differentiated_at_points() -> None:
+    stages = plan_cheapest([(0, 0, 0)], 3, always, count_terms)
+    assert [table for stage in stages for output in stage.outputs for _, table in output.terms] == [0, 0, 0]
+
+
+def test_a_mixed_derivative_is_taken_one_direction_after_the_other() -> None:
+    assert find_chain((1, 0, 2), always) == [(0, 0, 0), (1, 0, 0), (1, 0, 2)]
+    assert find_chain((1, 0, 2), lambda direction, order: direction == 2) == [(1, 0, 0), (1, 0, 2)]
+
+
+def test_transposed_derivatives_are_added_to_factors_of_values() -> None:
+    stages = plan_cheapest_integration([(0, 0), (1, 0), (0, 1)], 2, always, count_terms)
+    products = [(output.key, output.terms) for stage in stages for output in stage.outputs]
+    start = (0, 0)
+    assert products[0] == (start, ((start, None), ((0, 1), Collocated(1))))
+    assert products[1] == (start, ((start, None), ((1, 0), Collocated(1))))
+    assert products[-1][0] == (None, None)
+
+
+def test_what_a_stage_reads_was_given_or_written_before() -> None:
+    keys = [(0, 0, 0), (1, 1, 0), (0, 0, 2), *GRADIENT]
+    plan = plan_cheapest(keys, 3, always, count_terms)
+    known: set[Key] = {(None, None, None)}
+    for stage in plan:
+        assert {key for output in stage.outputs for key, _ in output.terms} <= known
+        known |= {output.key for output in stage.outputs}
+    assert set(keys) <= known

@@ -1,0 +1,93 @@
+"""Fractions and shared sums: the same values with one division and no sum twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as prim
+import pytest
+from pymbolic.mapper.evaluator import EvaluationMapper
+
+from formcompiler.elements.quadrature import make_quadrature
+from formcompiler.frontend.integrals import ArgumentTerm, Integrand
+from formcompiler.kernel.fractions import find_shared_denominators, share_divisions
+from formcompiler.kernel.signs import key_of, share_sums
+from formcompiler.naming import Namer
+
+a, b, c, d, e = (prim.Variable(name) for name in "abcde")
+absolute = prim.Variable("abs")
+POINT = {"a": 1.3, "b": -0.7, "c": 0.4, "f": -1.25}
+DENOMINATORS = {"d": 2.0 * prim.Variable("f"), "e": prim.Variable("f") * prim.Variable("f")}
+
+
+def integrand(definitions: dict[str, Any], *factors: Any) -> Integrand:
+    terms = tuple(ArgumentTerm((), factor) for factor in factors)
+    return Integrand(
+        make_quadrature("interval", 1, "default"), {}, (*DENOMINATORS.items(), *definitions.items()), terms
+    )
+
+
+def values(item: Integrand) -> list[float]:
+    known: dict[str, Any] = {**POINT, "abs": abs, "exp": np.exp}
+    for name, expression in item.definitions:
+        known[name] = EvaluationMapper(known)(expression)
+    return [EvaluationMapper(known)(term.factor) for term in item.terms]
+
+
+def n_divisions(item: Integrand) -> int:
+    return str([*item.definitions, *(t.factor for t in item.terms)]).count("Quotient(")
+
+
+def simplified(item: Integrand, *, is_real: bool = True) -> Integrand:
+    return share_divisions(item, Namer([*POINT, *(n for n, _ in item.definitions)]), is_real=is_real)
+
+
+x, y = prim.Variable("x"), prim.Variable("y")
+CASES = {
+    "gradient": integrand({"x": a / d, "y": b / d}, e * (x * a + y * b), e * x * y),
+    "a sum with other terms": integrand({"x": a / d + 1.0, "y": b / d}, x * y, x + y),
+    "compared and selected": integrand({"x": a / d, "y": prim.If(prim.Comparison(a / d, "<", b), x, b / d)}, x * y),
+    "functions": integrand({"x": a / d, "y": prim.Variable("exp")(x + b / d)}, y * x),
+    "two denominators": integrand({"x": a / d / e, "y": b / e / d}, x * y, x + y),
+    "a denominator that is a fraction": integrand({"x": a / d, "y": b / x + c / x}, y * c / d, y),
+    "an absolute value": integrand({"x": a / d, "y": absolute(d) * e}, y * x * (b / d), y * x, y / d),
+    "powers of different height": integrand({"x": a / d, "y": b / d}, e * (x * y + x)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("is_real", [True, False])
+def test_values_stay_the_same(name: str, is_real: bool) -> None:
+    item = CASES[name]
+    np.testing.assert_allclose(values(simplified(item, is_real=is_real)), values(item), rtol=1e-14)
+
+
+def test_all_quotients_by_one_name_share_a_division() -> None:
+    assert n_divisions(CASES["gradient"]) == 2
+    assert n_divisions(simplified(CASES["gradient"])) == 1
+
+
+def test_a_single_quotient_stays_a_quotient() -> None:
+    item = integrand({"x": a / d}, x * b)
+    assert find_shared_denominators([a / d]) == frozenset()
+    assert simplified(item) is item
+
+
+def test_an_absolute_value_cancels_against_a_square() -> None:
+    text = str(simplified(integrand({"x": a / d, "y": b / d}, e * absolute(d) * x * y)).definitions)
+    assert "Call(Variable('abs'), (Variable('inverse_d'),))" in text
+    assert "Call(Variable('abs'), (Variable('d'),))" not in text
+
+
+def test_sums_are_equal_up_to_sign_and_order() -> None:
+    assert key_of(a * b - c) == (1, key_of(c - b * a)[1]) or key_of(a * b - c)[1] == key_of(c - b * a)[1]
+    assert key_of(a * b - c)[0] == -key_of(c - b * a)[0]
+    assert key_of(a + b)[1] != key_of(a - b)[1]
+
+
+def test_a_sum_and_its_negative_are_computed_once() -> None:
+    item = integrand({"x": a * (b * c - d), "y": d + b * -c, "z": -b}, x * y, prim.Variable("z") * c - d, d - c * b)
+    shared = share_sums(item, Namer([*POINT, "x", "y", "z"]))
+    np.testing.assert_allclose(values(shared), values(item), rtol=1e-15)
+    assert str([e for _, e in shared.definitions] + [t.factor for t in shared.terms]).count("Sum(") == 2
