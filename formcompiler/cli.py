@@ -99,6 +99,7 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, default=Path(), help="where to write headers (default: here)"
     )
+    _add_verify(parser)
     _add_options(parser)
     parser.set_defaults(action=_compile)
 
@@ -121,6 +122,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         default=Path("results"),
         help="where to write solutions and pictures (default: results)",
     )
+    _add_verify(parser)
     _add_options(parser)
     parser.set_defaults(action=_run)
 
@@ -135,6 +137,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         const="all",
         help="show the kernels after this stage of the compiler, or after every stage; write it behind FILE",
     )
+    _add_verify(parser)
     _add_options(parser)
     parser.set_defaults(action=_report)
 
@@ -199,6 +202,28 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for a check of the kernels."""
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare each kernel with dense assembly of its form on random cells and values first; fail if they "
+        "differ by more than rounding explains",
+    )
+
+
+def _verify(settings: argparse.Namespace, form_file: Any, options: Options) -> None:
+    """Print how far each kernel is from dense assembly, if that is wanted."""
+    from formcompiler.progress import stage
+
+    if settings.verify:
+        from formcompiler import driver
+
+        with stage("verify"):
+            for line in driver.verify_file(form_file, options):
+                print(line)
+
+
 def _count(text: str) -> int:
     """Return a number that is not negative; argparse names this function's argument in its message."""
     if not text.isdecimal():
@@ -254,6 +279,7 @@ def _compile(settings: argparse.Namespace) -> int:
     _make_directory(settings.output)
     with stage("load compiler"):
         from formcompiler import driver
+    _verify(settings, form_file, options)
     with stage("compile"):
         paths = driver.compile_file(form_file, settings.output, options)
     for path in paths:
@@ -274,6 +300,7 @@ def _run(settings: argparse.Namespace) -> int:
     _make_directory(settings.output)
     with stage("load compiler"):
         from formcompiler import driver
+    _verify(settings, form_file, options)
     with stage("run"):
         driver.run_file(form_file, settings.refine, settings.output, options)
     return SUCCESS
@@ -286,6 +313,7 @@ def _report(settings: argparse.Namespace) -> int:
     form_file, options = _load(settings)
     with stage("load compiler"):
         from formcompiler import driver
+    _verify(settings, form_file, options)
     with stage("report"):
         text = driver.report_file(form_file, options, settings.dump)
     print(text)

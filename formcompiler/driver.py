@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from formcompiler import operators, report
 from formcompiler.compiled import CompiledExpression, CompiledForm
+from formcompiler.compiled_operator import plan_file
 from formcompiler.errors import InvalidOptionError, UnsupportedFormError
 from formcompiler.formfile import FormFile
 from formcompiler.frontend.analysis import analyse_expression, analyse_form, expression_data
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
 from formcompiler.options import Options, make_options
+from formcompiler.verify import check_verified, describe, verify_form
 
 if TYPE_CHECKING:
     from formcompiler.runtime.run import RunResult
@@ -79,6 +81,21 @@ def report_file(form_file: FormFile, options: Options, dump: str | None = None) 
     """Return a table of the kernels of a form file; dump names a stage whose kernel texts follow, or is "all"."""
     with _deep_recursion():
         return report.report_file(form_file, options, dump)
+
+
+def verify_file(form_file: FormFile, options: Options) -> Iterator[str]:
+    """Compare all kernels of a form file with dense assembly on random data; yield a line for each.
+
+    Raises:
+        UnsupportedFormError: if a form is outside the language.
+        VerificationError: at the first kernel whose difference rounding does not explain.
+    """
+    settings = dataclasses.asdict(options)
+    for operator in plan_file(form_file, options):
+        for role, form in operator.forms.items():
+            for found in verify_form(form, names=form_file.names, **settings):
+                yield describe(found, options.scalar_type, f"{operator.name} {role}")
+                check_verified(found, options.scalar_type, f"{operator.name} {role}")
 
 
 def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: Options) -> RunResult:

@@ -28,5 +28,9 @@ class BuildError(FormCompilerError):
     """The C++ compiler is missing or rejected generated code."""
 
 
+class VerificationError(FormCompilerError):
+    """A kernel differs from dense assembly by more than rounding explains."""
+
+
 class InternalCompilerError(FormCompilerError):
     """A broken invariant of formcompiler itself: a bug that should be reported."""

@@ -93,8 +93,8 @@ def make_custom_quadrature(cell: str, points: Any, weights: Any) -> QuadratureRu
     dim = vertices(cell).shape[1] if cell != "vertex" else 0
     if point_array.ndim != 2 or point_array.shape[1] != dim or weight_array.shape != (len(point_array),):
         raise UnsupportedFormError(
-            f"custom quadrature on the reference {cell} needs quadrature_points of shape (n, {dim}) and quadrature_weights of "
-            f"shape (n,); given are {point_array.shape} and {weight_array.shape}"
+            f"custom quadrature on the reference {cell} needs quadrature_points of shape (n, {dim}) and "
+            f"quadrature_weights of shape (n,); given are {point_array.shape} and {weight_array.shape}"
         )
     return QuadratureRule(cell, -1, "custom", point_array, weight_array)
 

@@ -72,6 +72,9 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
         data = _compute_form_data(prepare_form(form, options), options)
         integrals = [part for group in data.integral_data for part in _analyse_integral(group, named, options)]
     nonzero = tuple(integral for integral in integrals if integral.integrands)
+    for kind in dict.fromkeys(integral.integral_type() for integral in form.integrals()):
+        if all(integral.integral_type != kind for integral in nonzero):
+            _log.info("%s integral vanishes: it needs no kernel", kind)
     return AnalysedForm(named.elements, named.coefficients, named.constants, nonzero, form.signature())
 
 

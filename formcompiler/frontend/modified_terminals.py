@@ -10,6 +10,7 @@ import ufl
 import ufl.classes as uc
 
 from formcompiler.elements import cells
+from formcompiler.elements.tables import vanishes
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.graph import Graph
 from formcompiler.frontend.preparation import PositionFunction
@@ -111,6 +112,8 @@ class TerminalFinder:
             return self._coordinate(graph, modified.component[0], modified.derivatives, modified.restriction)
         element = function.ufl_function_space().ufl_element()
         flat = _flatten(modified.component, element.reference_value_shape)
+        if vanishes(element, flat, modified.derivatives):
+            return {}
         if isinstance(function, uc.Argument):
             if function.part() is not None:
                 raise UnsupportedFormError(

@@ -37,19 +37,19 @@ def prepare_expression(expr: Any, options: Options) -> Any:
     return map_expr_dag(rewriter, expr) if rewriter.is_needed else expr
 
 
-class _Rewriter(MultiFunction):  # type: ignore[misc]
+class _Rewriter(MultiFunction):
     """Rewrites positions on surfaces, and powers in complex mode."""
 
     def __init__(self, options: Options, surfaces: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._complex = options.scalar_type.startswith("complex")
+        function: Any = PositionFunction
         self._positions = {
-            d: PositionFunction(ufl.FunctionSpace(d, d.ufl_coordinate_element()), count=-1 - n)
-            for n, d in enumerate(surfaces)
+            d: function(ufl.FunctionSpace(d, d.ufl_coordinate_element()), count=-1 - n) for n, d in enumerate(surfaces)
         }
         self.is_needed = self._complex or bool(self._positions)
 
-    expr = MultiFunction.reuse_if_untouched
+    expr: Any = MultiFunction.reuse_if_untouched
 
     def spatial_coordinate(self, o: Any) -> Any:
         """Return the position as a function on surfaces."""
@@ -59,4 +59,4 @@ class _Rewriter(MultiFunction):  # type: ignore[misc]
         """Return exp(b ln a) for a ** b in complex mode: UFL tries to turn every exponent into a number, for ever."""
         if self._complex and not isinstance(exponent, (uc.ScalarValue, uc.Zero)):
             return ufl.exp(exponent * ufl.ln(base))
-        return self.reuse_if_untouched(o, base, exponent)
+        return self.expr(o, base, exponent)

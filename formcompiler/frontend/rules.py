@@ -39,8 +39,8 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
     own = [r for r in (quadrature_element_rule(e) for e in elements) if r is not None]
     if own and kind != "cell":
         raise UnsupportedFormError(
-            f"a function of a quadrature element has values at points inside of the cells only: use it in dx, not in an "
-            f"integral over {kind.replace('_', ' ')}s"
+            f"a function of a quadrature element has values at points inside of the cells only: use it in dx, not in "
+            f"an integral over {kind.replace('_', ' ')}s"
         )
     if own:
         return _rule_of_quadrature_element(own, entity, None if given in (-1, None, "auto") else degree)

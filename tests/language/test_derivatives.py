@@ -6,7 +6,7 @@ import basix.ufl
 import numpy as np
 import pytest
 import ufl
-from checking import FLAT_CELLS, agree, agree_both, arguments, coefficient, mesh, space, tensor
+from checking import FLAT_CELLS, agree_both, arguments, coefficient, mesh, space, tensor
 
 import formcompiler
 from formcompiler.elements import cells

@@ -48,7 +48,7 @@ def test_cells_with_facets_of_two_kinds_equal_dense_assembly(cell, degree, seed)
 
 @pytest.mark.parametrize("cell", ["prism", "pyramid"])
 def test_interior_facets_of_two_kinds_hold_for_many_orientations(cell):
-    domain, u, v, _, n = functions_on(cell, 1)
+    _, u, v, _, n = functions_on(cell, 1)
     form = formcompiler.compile_form(ufl.inner(ufl.avg(ufl.grad(u)), ufl.jump(v, n)) * ufl.dS(degree=2))
     for seed in range(25):
         assert max(d for _, d in verify_compiled(form, seed)) < 1e-12
@@ -107,7 +107,7 @@ def test_numbers_and_values_at_points_equal_dense_assembly_on_the_other_cells(ce
 
 
 def test_rules_of_the_user_are_used_on_cells_and_facets():
-    domain, u, v, f, _ = functions_on("triangle", 1)
+    _, u, v, f, _ = functions_on("triangle", 1)
     inside = {
         "quadrature_rule": "custom",
         "quadrature_points": np.array([[0.2, 0.3], [0.5, 0.1]]),
