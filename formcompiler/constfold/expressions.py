@@ -93,17 +93,21 @@ class Folder:
         """Tell whether an expression reads a table at an index that is a number once an iname is one."""
         if isinstance(expression, prim.Subscript):
             index = tuple(0 if i == prim.Variable(iname) else i for i in expression.index_tuple)
-            return self._entry is not None and iname in names_in(expression) and is_literal(
-                self._entry(expression.aggregate.name, index)
-            ) and self._entry(expression.aggregate.name, index) is not None
+            return (
+                self._entry is not None
+                and iname in names_in(expression)
+                and is_literal(self._entry(expression.aggregate.name, index))
+                and self._entry(expression.aggregate.name, index) is not None
+            )
         parts = expression.children if isinstance(expression, (prim.Sum, prim.Product)) else ()
         return any(self.has_table(p, iname) for p in parts)
 
     def target(self, expression: Expression) -> Expression:
         """Return the folded left-hand side of an assignment: only its indices are looked at."""
-        if isinstance(expression, prim.Subscript):
-            return expression.aggregate[tuple(map(self.index, expression.index_tuple))]
-        return expression
+        if not isinstance(expression, prim.Subscript):
+            return expression
+        array: Any = expression.aggregate
+        return array[tuple(map(self.index, expression.index_tuple))]
 
     def index(self, expression: Expression) -> Expression:
         """Return a folded integer expression: arithmetic is exact, so that literals combine wherever they stand."""
@@ -198,7 +202,7 @@ class Folder:
         parameters = tuple(map(self, expression.parameters))
         name = getattr(expression.function, "name", "")
         if name == "pow":
-            return self._to_power(*parameters, lambda b, e: expression.function(b, e))
+            return self._to_power(parameters[0], parameters[1], expression.function)
         if len(parameters) == 1 and is_literal(parameters[0]) and not isinstance(parameters[0], complex):
             if name in ("abs", "fabs"):
                 return abs(parameters[0])

@@ -190,12 +190,15 @@ class _State:
                 i.id: i.depends_on
                 for i in self.instructions
                 if isinstance(i, lp.Assignment)
-                and (i.expression == i.assignee or (self._is_private(i.assignee_var_names()[0]) and not _reads(i, read)))
+                and (i.expression == i.assignee or self._is_unread(i.assignee_var_names()[0], read))
             }
             if not dropped:
                 return
             kept = [i for i in self.instructions if i.id not in dropped]
             self.instructions = [_with_dependencies(i, dropped) for i in kept]
+
+    def _is_unread(self, name: str, read: set[str]) -> bool:
+        return self._is_private(name) and name not in read
 
     def finish(self) -> lp.LoopKernel:
         """Return the kernel without what is no longer used."""
@@ -209,10 +212,6 @@ class _State:
             domains=[d for d in domains if d.dim(isl.dim_type.set)] or [isl.BasicSet("{ : }")],
             inames={name: iname for name, iname in self._kernel.inames.items() if name in inames},
         )
-
-
-def _reads(instruction: Any, read: set[str]) -> bool:
-    return instruction.assignee_var_names()[0] in read
 
 
 def _indices(instruction: Any) -> set[str]:

@@ -30,7 +30,9 @@ class Tables:
         self._tables = found
         self._namer = Namer(kernel.all_variable_names())
         self._noise = _NOISE if is_rounding else 0.0
-        self.values: dict[str, npt.NDArray[Any]] = {n: self._clean(t.initializer) for n, t in found.items()}
+        self.values: dict[str, npt.NDArray[Any]] = {
+            n: self._clean(t.initializer) for n, t in found.items() if t.initializer is not None
+        }
         self._reduced: dict[str, tuple[str, tuple[int, ...]]] = {}
         self.new: dict[str, lp.TemporaryVariable] = {}
 

@@ -81,7 +81,9 @@ def _operations(instructions: Sequence[Any]) -> int:
 def _conflicts(instruction: Any, others: Sequence[Any]) -> bool:
     written = set(instruction.assignee_var_names())
     touched = written | _read(instruction)
-    return any(written & (_read(o) | set(o.assignee_var_names())) or touched & set(o.assignee_var_names()) for o in others)
+    return any(
+        written & (_read(o) | set(o.assignee_var_names())) or touched & set(o.assignee_var_names()) for o in others
+    )
 
 
 def _read(instruction: Any) -> frozenset[str]:
@@ -97,9 +99,7 @@ def _at(iname: str, value: int) -> Any:
     return SubstitutionMapper(make_subst_func({iname: value}))
 
 
-def _as_sum(
-    instruction: Any, iname: str, extent: int, fold: Folder, new_id: Callable[[str], str]
-) -> list[Any] | None:
+def _as_sum(instruction: Any, iname: str, extent: int, fold: Folder, new_id: Callable[[str], str]) -> list[Any] | None:
     terms = split_accumulation(instruction)
     if terms is None or extent > _LONGEST_SUM:
         return None
@@ -122,8 +122,6 @@ def _as_copies(
         if value != target:
             inames = instruction.within_inames - {iname}
             result.append(
-                instruction.copy(
-                    id=new_id(instruction.id), assignee=target, expression=value, within_inames=inames
-                )
+                instruction.copy(id=new_id(instruction.id), assignee=target, expression=value, within_inames=inames)
             )
     return result

@@ -1,8 +1,9 @@
 """Plans for sums of products of row and column factors: which sums are formed before the innermost loop.
 
-A sum over monomials ``c[u, v] * u[i] * v[j]`` is evaluated for all i, j as ``sum_v g_v[i] * v[j] + sum_u u[i] * h_u[j]``
-where each pair (u, v) belongs to one of ``g_v = sum_u c[u, v] * u`` and ``h_u = sum_v c[u, v] * v``. The cheapest choice
-is a vertex cover of the graph of all pairs (u, v), weighted with the lengths of the loops.
+A sum over monomials ``c[u, v] * u[i] * v[j]`` is evaluated for all i and j as ``sum_v g_v[i] * v[j]`` plus
+``sum_u u[i] * h_u[j]``, where each pair (u, v) belongs to one of ``g_v = sum_u c[u, v] * u`` and
+``h_u = sum_v c[u, v] * v``. The cheapest choice is a vertex cover of the graph of all pairs (u, v), weighted with the
+lengths of the loops.
 
 Method: the covering of argument factors in form compilers: M. Homolya, R. C. Kirby, D. A. Ham, Exposing and exploiting
 structure: optimal code generation for high-order finite element methods, 2017.
@@ -113,5 +114,5 @@ def _sum_cost(terms: dict[Atoms, Scalars]) -> int:
 def scalar_cost(scalars: Scalars) -> int:
     """Return the operations of a sum of scalars, -1 if it is 1 or -1 and costs no multiplication either."""
     if all(not s.atoms for s in scalars):
-        return -1 if abs(sum(s.factor for s in scalars)) == 1 else 0
+        return -int(abs(sum(s.factor for s in scalars)) == 1)
     return sum(max(0, len(s.atoms) - (abs(s.factor) == 1)) for s in scalars) + len(scalars) - 1

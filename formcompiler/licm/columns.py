@@ -22,8 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
-from loopy.symbolic import SubstitutionMapper
-from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
@@ -31,6 +29,7 @@ from formcompiler.licm.evaluate import at_value, is_table_access
 from formcompiler.licm.minimal import names_in, names_read
 from formcompiler.licm.nest import Nest, read_nest
 from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.substitute import substitute
 
 _MOST_COLUMNS = 8
 """Most distinct columns that a sum is written out for."""
@@ -72,7 +71,7 @@ def group_columns(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
 
 def find_dof_sum(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -> DofSum | None:
     """Return the sum that an instruction adds to, None if it is of another kind."""
-    add = kernel.id_to_insn[name]
+    add: Any = kernel.id_to_insn[name]
     if not isinstance(add, lp.Assignment) or add.predicates:
         return None
     variable = add.assignee_var_names()[0]
@@ -80,11 +79,17 @@ def find_dof_sum(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
     temporary = kernel.temporary_variables.get(variable)
     if temporary is None or len(temporary.shape) > len(nest.lanes) or len(writers) != 2 or writers[1] != name:
         return None
-    start = kernel.id_to_insn[writers[0]]
+    start: Any = kernel.id_to_insn[writers[0]]
     product = _added_product(add)
     inner = [i for i in nest.loops[name] if i not in nest.loops[start.id]]
     is_zero = not isinstance(start.expression, prim.ExpressionNode) and start.expression == 0
-    if product is None or len(inner) != 1 or start.predicates or not is_zero or _is_read_inside(kernel, nest, add, start):
+    if (
+        product is None
+        or len(inner) != 1
+        or start.predicates
+        or not is_zero
+        or _is_read_inside(kernel, nest, add, start)
+    ):
         return None
     return _match(kernel, scopes, start, add, product, inner[0])
 
@@ -143,7 +148,8 @@ def find_groups(columns: npt.NDArray[Any]) -> list[list[tuple[int, float]]]:
 
 
 def _rewrite(kernel: lp.LoopKernel, nest: Nest, editor: Editor, found: DofSum) -> None:
-    values = _clean(kernel.temporary_variables[found.table.aggregate.name].initializer)
+    source: Any = kernel.temporary_variables[found.table.aggregate.name]
+    values = _clean(source.initializer)
     columns = np.moveaxis(values, found.axis, -1).reshape(-1, values.shape[found.axis])
     groups = find_groups(columns)
     rows = np.unique(columns, axis=0, return_index=True, return_inverse=True)
@@ -189,12 +195,12 @@ def _write_rows(
 ) -> None:
     """Write the sums of distinct rows to an array, and let the sum read it."""
     name = found.start.assignee_var_names()[0]
-    source = kernel.temporary_variables[found.table.aggregate.name]
+    source: Any = kernel.temporary_variables[found.table.aggregate.name]
     iname = editor.loop("r", len(first))
     values = np.moveaxis(source.initializer, found.axis, -1)[first]
     table = editor.table(source.name, np.ascontiguousarray(np.moveaxis(values, -1, found.axis)))
     rename = {source.name: table, point.name: prim.Variable(iname)}
-    value = SubstitutionMapper(make_subst_func(rename))(terms[0] if len(terms) == 1 else prim.Sum(tuple(terms)))
+    value = substitute(rename)(terms[0] if len(terms) == 1 else prim.Sum(tuple(terms)))
     lanes = sorted(names_in(found.start.assignee) & set(kernel.all_inames()))
     access = editor.temporary(name, kernel.temporary_variables[name].dtype, (iname, *lanes), (len(first),))
     run = editor.assign(access, value, (iname,), "rows")

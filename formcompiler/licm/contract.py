@@ -1,13 +1,14 @@
 """Rewrites what is added up over quadrature points: moved out of the point loop, or with fewer terms inside.
 
-Rewrite: for an instruction ``A[i, j] = A[i, j] + ..`` inside of loops over q, i, j, whose right-hand side is expanded to
-monomials,
+Rewrite: for an instruction ``A[i, j] = A[i, j] + ..`` inside of loops over q, i, j, whose right-hand side is expanded
+to monomials,
 
 * a monomial whose atoms that depend on q are all constant tables leaves the loop over q: the sum over q of the tables
   is carried out at compile time, ``A[i, j] += c * sum_q w[q] * t[q, i] * t[q, j]`` becomes ``A[i, j] += c * m[i, j]``;
 * the others are regrouped by `formcompiler.licm.bilinear`, with sums that depend on q and j only in small arrays.
 
-Legality: A is an argument that the kernel only adds to here; names are seen through only where they have the same value.
+Legality: A is an argument that the instruction only adds to; names are seen through only where they have the same
+value.
 
 Profitability: operations, counted in the model of `formcompiler.licm.bilinear`; tables made here are limited in size.
 """
@@ -23,8 +24,6 @@ import loopy as lp
 import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
-from loopy.symbolic import SubstitutionMapper
-from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.kernel.flops import count_expression_operations
 from formcompiler.licm.bilinear import Atoms, Plan, Scalars, Split, make_plan
@@ -35,6 +34,7 @@ from formcompiler.licm.minimal import MinimalInames, make_minimal_inames, names_
 from formcompiler.licm.monomials import Expander, Monomial, TooManyMonomialsError
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.substitute import substitute
 from formcompiler.licm.types import Types
 
 LARGEST_TABLES = 1 << 18
@@ -86,7 +86,7 @@ class Accumulation:
 def find_accumulation(facts: _Facts, name: str) -> Accumulation | None:
     """Return an instruction as an accumulation, None if it is none."""
     kernel, loops = facts.kernel, facts.nest.loops[name]
-    instruction = kernel.id_to_insn[name]
+    instruction: Any = kernel.id_to_insn[name]
     if not isinstance(instruction, lp.Assignment) or instruction.predicates:
         return None
     target, value = instruction.assignee, instruction.expression
@@ -149,9 +149,7 @@ class _Rewriter:
 
     def _expand(self, *, is_deep: bool) -> list[Monomial]:
         dofs = frozenset(self._it.dofs)
-        expander = Expander(
-            lambda v: self._definition(v, is_deep=is_deep), lambda e: bool(self._minimal(e) & dofs)
-        )
+        expander = Expander(lambda v: self._definition(v, is_deep=is_deep), lambda e: bool(self._minimal(e) & dofs))
         self._expander = expander
         return expander(prim.Sum(self._it.terms))
 
@@ -161,7 +159,7 @@ class _Rewriter:
         writers = self._facts.scopes.writers.get(name, [])
         if len(writers) != 1 or name not in self._facts.kernel.temporary_variables:
             return None
-        writer = self._facts.kernel.id_to_insn[writers[0]]
+        writer: Any = self._facts.kernel.id_to_insn[writers[0]]
         is_simple = isinstance(writer, lp.Assignment) and not writer.predicates and writer.assignee == access
         if not is_simple or not self._has_same_values(writer):
             return None
@@ -179,9 +177,7 @@ class _Rewriter:
         names = names_in(writer.expression)
         return all(scopes.version(n, writer.id) == scopes.version(n, self._name) for n in names)
 
-    def _sum_points(
-        self, monomials: list[Monomial], *, is_joining: bool
-    ) -> tuple[list[Monomial], list[Monomial], int]:
+    def _sum_points(self, monomials: list[Monomial], *, is_joining: bool) -> tuple[list[Monomial], list[Monomial], int]:
         """Return the monomials that leave the loops over points, with sums of tables, the others, and bytes of tables.
 
         Tables with the same scalar are added up.
@@ -236,7 +232,9 @@ class _Rewriter:
 
     def _table_type(self, values: Any) -> Any:
         """Return the type of tables: that of the kernel's own; a complex one for complex factors."""
-        tables = (t.initializer.dtype for t in self._facts.kernel.temporary_variables.values() if t.initializer is not None)
+        tables = (
+            t.initializer.dtype for t in self._facts.kernel.temporary_variables.values() if t.initializer is not None
+        )
         real = next(dtype for dtype in tables if dtype.kind == "f")
         return np.result_type(real, np.complex64) if values.dtype.kind == "c" else real
 
@@ -260,7 +258,9 @@ class _Rewriter:
     def _minimal_of(self, atom: Any) -> frozenset[str]:
         """Return the minimal set of an atom of the kernel or of an access to a new table."""
         if isinstance(atom, prim.Subscript) and atom.aggregate.name not in self._facts.kernel.temporary_variables:
-            return names_in(atom.index) & frozenset(self._extents) if not self._is_argument(atom) else self._minimal(atom)
+            return (
+                names_in(atom.index) & frozenset(self._extents) if not self._is_argument(atom) else self._minimal(atom)
+            )
         return self._minimal(atom)
 
     def _is_argument(self, atom: Any) -> bool:
@@ -325,9 +325,7 @@ class _PlanWriter:
         self._it = accumulation
         self._dofs = tuple(dofs)
         self._outer = outer
-        self._rename = SubstitutionMapper(
-            make_subst_func({old: prim.Variable(new) for old, new in zip(accumulation.dofs, dofs, strict=True)})
-        )
+        self._rename = substitute({old: prim.Variable(new) for old, new in zip(accumulation.dofs, dofs, strict=True)})
 
     def write(self, plan: Plan) -> _Written:
         """Return the items for a plan."""
@@ -382,7 +380,7 @@ class _PlanWriter:
             return value
         extent = self._facts.trips.extent(self._it.dofs[1])
         iname = self._editor.loop(column.split("_")[0], extent)
-        rename = SubstitutionMapper(make_subst_func({column: prim.Variable(iname)}))
+        rename = substitute({column: prim.Variable(iname)})
         access = self._new("h", value, (column,), _original(columns))
         run = self._editor.assign(rename(access), rename(value), (*self._outer, iname))
         self._out.arrays += [EnterLoop(iname=iname), run, LeaveLoop(iname=iname)]

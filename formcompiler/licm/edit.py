@@ -56,10 +56,8 @@ class Editor:
     def table(self, wish: str, values: npt.NDArray[Any]) -> Any:
         """Add a constant table, once for equal values, and return its variable."""
         for name, known in self._temporaries.items():
-            initializer = known.initializer
-            if initializer is not None and known.read_only and initializer.shape == values.shape:
-                if initializer.dtype == values.dtype and np.array_equal(initializer, values):
-                    return prim.Variable(name)
+            if known.initializer is not None and known.read_only and _are_same(known.initializer, values):
+                return prim.Variable(name)
         name = self._names.unique(wish)
         self._temporaries[name] = lp.TemporaryVariable(
             name,
@@ -170,6 +168,10 @@ class Editor:
             else:
                 items.append(item)
         self.items = items
+
+
+def _are_same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
+    return first.dtype == second.dtype and np.array_equal(first, second)
 
 
 def _own_name(instruction: Any) -> frozenset[str]:

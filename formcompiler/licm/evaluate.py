@@ -10,10 +10,9 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from loopy.symbolic import SubstitutionMapper
-from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.licm.minimal import names_in
+from formcompiler.licm.substitute import substitute
 
 LARGEST_GRID = 4_000_000
 """Most numbers that a product of tables may have before it is summed."""
@@ -23,7 +22,8 @@ def is_table_access(kernel: lp.LoopKernel, expression: Any, inames: frozenset[st
     """Tell whether an expression reads a constant table at an index made of inames and literals only."""
     if not isinstance(expression, prim.Subscript):
         return False
-    table = kernel.temporary_variables.get(expression.aggregate.name)
+    array: Any = expression.aggregate
+    table = kernel.temporary_variables.get(array.name)
     if table is None or table.initializer is None or not table.read_only:
         return False
     return all(names_in(i) <= inames for i in expression.index_tuple)
@@ -40,12 +40,10 @@ def sum_tables(
     inames = (*summed, *kept)
     if math.prod(extents[i] for i in inames) > LARGEST_GRID:
         return None
-    grid = {
-        iname: np.arange(extents[iname]).reshape([-1 if i == iname else 1 for i in inames]) for iname in inames
-    }
+    grid = {iname: np.arange(extents[iname]).reshape([-1 if i == iname else 1 for i in inames]) for iname in inames}
     product: Any = np.ones([1] * len(inames))
     for access in accesses:
-        values = kernel.temporary_variables[access.aggregate.name].initializer
+        values: Any = kernel.temporary_variables[access.aggregate.name].initializer
         product = product * values[tuple(_index(i, grid) for i in access.index_tuple)]
     full = np.broadcast_to(product, [extents[i] for i in inames])
     result: npt.NDArray[Any] = full.sum(axis=tuple(range(len(summed))))
@@ -54,7 +52,7 @@ def sum_tables(
 
 def at_value(expression: Any, iname: str, value: int) -> Any:
     """Return an array access with a number in the place of an iname, and its indices simplified."""
-    replaced = SubstitutionMapper(make_subst_func({iname: value}))(expression)
+    replaced = substitute({iname: value})(expression)
     return replaced.aggregate[tuple(map(_simplified, replaced.index_tuple))]
 
 
@@ -65,10 +63,10 @@ def _simplified(index: Any) -> Any:
     combine, neutral = (math.prod, 1) if isinstance(index, prim.Product) else (sum, 0)
     parts = [_simplified(c) for c in index.children]
     literal = int(combine(p for p in parts if not isinstance(p, prim.ExpressionNode)))
-    others = [p for p in parts if isinstance(p, prim.ExpressionNode)]
+    others: list[Any] = [p for p in parts if isinstance(p, prim.ExpressionNode)]
     if not others or (literal == 0 and neutral == 1):
         return literal
-    kept = others if literal == neutral else [literal, *others]
+    kept: list[Any] = others if literal == neutral else [literal, *others]
     return kept[0] if len(kept) == 1 else type(index)(tuple(kept))
 
 

@@ -20,9 +20,9 @@ def hoist_general(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     """Return the kernel after all steps that save operations; a step that takes more of them is left out.
 
     Ordering restriction: sums over dofs and points are rewritten first, because they are recognised by their form,
-    which hoisting and sharing change; copies are dropped before sums over points are, so that equal factors are seen to be
-    equal; subexpressions are shared at the end, when everything is in its loop, since a shared product moves only as a
-    whole.
+    which hoisting and sharing change; copies are dropped before sums over points are, so that equal factors are seen
+    to be equal; subexpressions are shared at the end, when everything is in its loop, since a shared product moves
+    only as a whole.
     """
     best, cost = put_targets_first(kernel), trips.operations(kernel)
     for step in (group_columns, _scale_and_shrink, drop_copies, contract_kernel, _hoist, share_values):

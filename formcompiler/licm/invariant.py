@@ -22,14 +22,14 @@ from typing import Any
 import loopy as lp
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
-from loopy.symbolic import IdentityMapper, SubstitutionMapper
-from pymbolic.mapper.substitutor import make_subst_func
+from loopy.symbolic import IdentityMapper
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import names_in
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.substitute import substitute
 
 
 def shrink_arrays(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
@@ -52,9 +52,7 @@ class _Part:
 class _Shrinker:
     """Shrinks the arrays of one kernel, in the order in which they are set."""
 
-    def __init__(
-        self, kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, trips: TripCounts, editor: Editor
-    ) -> None:
+    def __init__(self, kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, trips: TripCounts, editor: Editor) -> None:
         self._kernel = kernel
         self._nest = nest
         self._scopes = scopes
@@ -207,7 +205,7 @@ class _Shrinker:
     def _copy(
         self, group: list[str], writer: str, target: Any, rename: dict[str, Any], inames: dict[str, str]
     ) -> list[ScheduleItem]:
-        substitute = SubstitutionMapper(make_subst_func(rename))
+        replaced = substitute(rename)
         items: list[ScheduleItem] = []
         stack: list[str] = []
         for identifier in group:
@@ -218,8 +216,8 @@ class _Shrinker:
             for iname in wanted[len(stack) :]:
                 items.append(EnterLoop(iname=iname))
                 stack.append(iname)
-            left = target if identifier == writer else substitute(instruction.assignee)
-            items.append(self._editor.assign(left, substitute(instruction.expression), wanted, "shrunk"))
+            left = target if identifier == writer else replaced(instruction.assignee)
+            items.append(self._editor.assign(left, replaced(instruction.expression), wanted, "shrunk"))
         return items + [LeaveLoop(iname=i) for i in reversed(stack)]
 
     def _redirect(self, part: _Part, target: Any, kept: list[int]) -> None:
@@ -264,4 +262,3 @@ class _Finder(IdentityMapper):  # type: ignore[misc]
         """Collect a variable."""
         self._found.append(expr)
         return expr
-

@@ -16,7 +16,7 @@ from formcompiler.licm.scopes import Scopes
 Inames = frozenset[str]
 
 
-class MinimalInames(CombineMapper):  # type: ignore[misc]
+class MinimalInames(CombineMapper[Inames, []]):
     """Returns minimal iname sets of subexpressions of one instruction; results are kept by expression.
 
     Args:
@@ -83,16 +83,15 @@ def make_minimal_inames(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instr
 
 
 @lru_cache(maxsize=1 << 17)
-def names_in(expression: Any) -> frozenset[str]:
+def names_in(expression: Any) -> Inames:
     """Return all names of variables in an expression, functions not among them."""
     if not isinstance(expression, prim.ExpressionNode):
         return frozenset().union(*map(names_in, expression)) if isinstance(expression, tuple) else frozenset()
-    kind = type(expression)
-    if kind is prim.Variable:
+    if isinstance(expression, prim.Variable):
         return frozenset([expression.name])
-    if kind in (prim.Sum, prim.Product):
+    if isinstance(expression, (prim.Sum, prim.Product)):
         return frozenset[str]().union(*map(names_in, expression.children))
-    if kind is prim.Subscript:
+    if isinstance(expression, prim.Subscript):
         return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
     return frozenset(get_dependencies(expression))
 

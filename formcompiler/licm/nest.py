@@ -70,9 +70,10 @@ def read_nest(kernel: lp.LoopKernel) -> Nest:
     Inames that no item opens are lanes if they are tagged as vectors; others (parallel hardware axes) count as
     outermost loops.
     """
-    opened = {item.iname for item in kernel.linearization if isinstance(item, EnterLoop)}
+    items = tuple(kernel.linearization or ())
+    opened = {item.iname for item in items if isinstance(item, EnterLoop)}
     vectors = {i for i in kernel.inames if i not in opened and kernel.iname_tags_of_type(i, VectorizeTag)}
-    nest = Nest(tuple(kernel.linearization), frozenset(vectors))
+    nest = Nest(items, frozenset(vectors))
     stack: list[str] = []
     for index, item in enumerate(nest.items):
         if isinstance(item, EnterLoop):

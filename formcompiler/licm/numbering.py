@@ -50,7 +50,7 @@ class Numbering:
             kind = SUM if isinstance(expression, prim.Sum) else PRODUCT
             return self.combine(kind, [self.number(c, atom) for c in expression.children])
         if isinstance(expression, prim.Quotient):
-            parts = (self.number(expression.numerator, atom), self.number(expression.denominator, atom))
+            parts: tuple[int, ...] = tuple(self.number(p, atom) for p in (expression.numerator, expression.denominator))
             return self._intern(Value(QUOTIENT, parts), (QUOTIENT, parts))
         if isinstance(expression, prim.Call):
             parts = tuple(self.number(p, atom) for p in expression.parameters)

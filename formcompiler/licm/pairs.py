@@ -47,7 +47,7 @@ class PairSharing:
         operands = [o for o in self.operands[node] if not (kind == PRODUCT and self._is_sign(o))]
         if not 2 <= len(operands) <= _LONGEST:
             return iter(())
-        return iter({(kind, *sorted(pair)) for pair in combinations(operands, 2)})
+        return iter({(kind, min(pair), max(pair)) for pair in combinations(operands, 2)})
 
     def _is_sign(self, number: int) -> bool:
         value = self._numbering.values[number]

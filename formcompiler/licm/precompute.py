@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ def precompute(
     found = {key: t.access for key, t in temporaries.items()}
     types = Types(kernel)
     variables = {t.name: _variable(kernel, t, types) for t in temporaries.values()}
-    replacers = {name: Replace(lambda e, c=c: found.get(c.known_key(e))) for name, c in contexts.items()}
+    replacers = {name: Replace(_finder(context, found)) for name, context in contexts.items()}
     new = [_assignment(t, graph, contexts, replacers, temporaries, scopes) for t in temporaries.values()]
     inputs = {t.identifier: [temporaries[c].identifier for c in graph.children[t.key]] for t in temporaries.values()}
     places = find_places(
@@ -84,6 +84,16 @@ def precompute(
         temporary_variables={**kernel.temporary_variables, **variables},
         linearization=items,
     )
+
+
+def _finder(context: Context, found: Mapping[Key, Any]) -> Callable[[Any], Any | None]:
+    """Return a function that finds what a subexpression of an instruction is replaced with."""
+
+    def find(expression: Any) -> Any | None:
+        key = context.known_key(expression)
+        return None if key is None else found.get(key)
+
+    return find
 
 
 def bottom_up(graph: Graph) -> list[Key]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -66,7 +67,7 @@ class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
         if not 1 < len(groups) < len(children) + self._is_eager or len(children) < 3:
             return kind(tuple(self.rec(child) for child in children))
         ordered = sorted(groups, key=len)
-        for small, large in zip(ordered, ordered[1:], strict=False):
+        for small, large in pairwise(ordered):
             if not small <= large:
                 raise NotNestedError(
                     f"instruction {self._instruction}: operands of '{expr}' depend on {_show(small)} and on "

@@ -9,7 +9,7 @@ import pymbolic.primitives as prim
 from loopy.symbolic import UncachedIdentityMapper
 
 
-class Replace(UncachedIdentityMapper):  # type: ignore[misc]
+class Replace(UncachedIdentityMapper[[]]):
     """Replaces nodes, outermost first; sums and products are not flattened, so that regrouped trees are found.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import loopy as lp
 
@@ -69,7 +70,7 @@ def list_hoisted(before: lp.LoopKernel, after: lp.LoopKernel) -> tuple[Hoisted, 
         for name in instruction.assignee_var_names():
             if name in result or name in before.temporary_variables or name in before.arg_dict:
                 continue
-            variable = after.temporary_variables[name]
+            variable: Any = after.temporary_variables[name]
             size = 8 if variable.dtype is None else variable.dtype.numpy_dtype.itemsize
             loops = tuple(sorted(instruction.within_inames, key=list(after.inames).index))
             text = str(getattr(instruction, "expression", ""))

@@ -1,7 +1,7 @@
 """Factors of sums that are the same for all terms are multiplied after the sum.
 
-Rewrite: ``s = 0; for k: s += b[i] * x[k, j]`` becomes ``s = 0; for k: s += x[k, j]``, and readers use ``b[i] * s``. If the
-rest no longer depends on a loop around it, the sum goes to an array that `formcompiler.licm.invariant` shrinks.
+Rewrite: ``s = 0; for k: s += b[i] * x[k, j]`` becomes ``s = 0; for k: s += x[k, j]``, and readers use ``b[i] * s``. If
+the rest no longer depends on a loop around it, the sum goes to an array that `formcompiler.licm.invariant` shrinks.
 
 Legality: s is a scalar that is set by these two instructions only and read after the loop. Rounding changes.
 
@@ -15,14 +15,13 @@ from typing import Any
 import loopy as lp
 import pymbolic.primitives as prim
 from loopy.schedule import LeaveLoop
-from loopy.symbolic import SubstitutionMapper
-from pymbolic.mapper.substitutor import make_subst_func
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import make_minimal_inames, names_in, names_read
 from formcompiler.licm.nest import Nest, read_nest
 from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.substitute import substitute
 
 
 def scale_sums(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
@@ -38,11 +37,9 @@ def scale_sums(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
     return editor.finish()
 
 
-def find_factors(
-    kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str
-) -> tuple[list[Any], list[Any]] | None:
+def find_factors(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -> tuple[list[Any], list[Any]] | None:
     """Return the factors of what a sum adds that are the same for all terms, and the others; None if it is no sum."""
-    add = kernel.id_to_insn[name]
+    add: Any = kernel.id_to_insn[name]
     if not isinstance(add, lp.Assignment) or add.predicates or not isinstance(add.expression, prim.Sum):
         return None
     variable = add.assignee_var_names()[0]
@@ -50,12 +47,14 @@ def find_factors(
     temporary = kernel.temporary_variables.get(variable)
     if temporary is None or len(temporary.shape) > len(nest.lanes) or len(writers) != 2 or writers[1] != name:
         return None
-    start = kernel.id_to_insn[writers[0]]
+    start: Any = kernel.id_to_insn[writers[0]]
     is_zero = not isinstance(start.expression, prim.ExpressionNode) and start.expression == 0
     inner = nest.loops[name][len(nest.loops[start.id]) :]
     children = add.expression.children
     is_sum = len(children) == 2 and children[0] == add.assignee and isinstance(children[1], prim.Product)
-    if not (is_zero and is_sum and len(inner) == 1 and not start.predicates) or _is_read_inside(nest, kernel, name, inner[0]):
+    if not (is_zero and is_sum and len(inner) == 1 and not start.predicates) or _is_read_inside(
+        nest, kernel, name, inner[0]
+    ):
         return None
     minimal = make_minimal_inames(kernel, nest, scopes, name)
     common = [c for c in children[1].children if inner[0] not in minimal(c)]
@@ -83,7 +82,7 @@ def _rewrite(
     common: list[Any],
     rest: list[Any],
 ) -> None:
-    add = kernel.id_to_insn[name]
+    add: Any = kernel.id_to_insn[name]
     variable = add.assignee_var_names()[0]
     start = scopes.writers[variable][0]
     loops = nest.loops[start]
@@ -99,7 +98,7 @@ def _rewrite(
     scaled = editor.temporary(variable, dtype, lanes)
     items.append(editor.assign(scaled, prim.Product((*common, value)), loops, "scale"))
     new = scaled.aggregate if lanes else scaled
-    rename = SubstitutionMapper(make_subst_func({variable: new}))
+    rename = substitute({variable: new})
     for other in nest.order:
         instruction = editor.instructions[other]
         if other not in (name, start) and variable in names_read(instruction):

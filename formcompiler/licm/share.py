@@ -20,7 +20,6 @@ import loopy as lp
 import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import RunInstruction
-from loopy.symbolic import SubstitutionMapper
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
@@ -29,6 +28,7 @@ from formcompiler.licm.nest import Loops, read_nest
 from formcompiler.licm.numbering import ATOM, CALL, LITERAL, PRODUCT, QUOTIENT, SUM, Numbering
 from formcompiler.licm.pairs import PairSharing, is_node
 from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.substitute import substitute_with
 from formcompiler.licm.types import REAL_RESULT, Types, function_name
 
 Context = tuple[Loops, frozenset[str]]
@@ -160,7 +160,7 @@ class _Sharer:
             return self._aliases[expression][1] if expression in self._aliases else expression
         if names_in(expression).isdisjoint(self._alias_names):
             return expression
-        return SubstitutionMapper(lambda e: self._aliases[e][1] if e in self._aliases else None)(expression)
+        return substitute_with(lambda e: self._aliases[e][1] if e in self._aliases else None)(expression)
 
     def _rename_in(self, instruction: Any) -> None:
         if isinstance(instruction, lp.MultiAssignmentBase):

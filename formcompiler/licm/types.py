@@ -53,7 +53,8 @@ class Types:
         if isinstance(expression, prim.Variable):
             return [self._variable(expression.name)] if not self._is_index(expression.name) else [np.dtype(np.int32)]
         if isinstance(expression, prim.Subscript):
-            return [self._variable(expression.aggregate.name)]
+            array: Any = expression.aggregate
+            return [self._variable(array.name)]
         if isinstance(expression, prim.Call):
             kinds = [kind for p in expression.parameters for kind in self._collect(p)]
             if function_name(expression.function) in REAL_RESULT:

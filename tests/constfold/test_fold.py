@@ -147,9 +147,10 @@ def test_folding_twice_changes_nothing_more():
 
 def test_programs_keep_their_entry_point():
     t_unit, _ = table_kernel([1, 1, 1])
-    assert FoldConstants()(t_unit).entrypoints == make_program(t_unit.default_entrypoint).with_entrypoints(
-        frozenset(["k"])
-    ).entrypoints
+    assert (
+        FoldConstants()(t_unit).entrypoints
+        == make_program(t_unit.default_entrypoint).with_entrypoints(frozenset(["k"])).entrypoints
+    )
 
 
 def test_an_unknown_level_is_refused():

@@ -99,4 +99,3 @@ def jacobian_nest(n_rows=4, n_columns=5, n_points=3, *, is_sum=True):
 def matrix_data(n_rows=4, n_columns=5, n_points=3):
     rng = np.random.default_rng(3)
     return {"A": rng.standard_normal((n_rows, n_columns)), "f": rng.standard_normal(n_points), "g": 1.5}
-

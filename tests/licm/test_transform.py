@@ -116,7 +116,7 @@ def test_predicated_instructions_keep_their_result(mode):
 
 def test_hoisted_values_run_under_the_predicates_of_all_users():
     after = transform(predicated_kernel(), "nested")[1].default_entrypoint
-    hoisted = next(i for i in after.instructions if "exp(w[q])" == str(i.expression))
+    hoisted = next(i for i in after.instructions if str(i.expression) == "exp(w[q])")
     assert hoisted.predicates == {parse("flag[q] > 0 or flag[q] < 0")}
     assert hoisted.within_inames == {"q"}
 
@@ -132,10 +132,19 @@ def test_c_code_stays_and_what_it_writes_is_respected(mode):
         with b.loop("i", 4):
             assign(b, "r[q, i]", "r[q, i] + s * s * w[0]")
     kernel = finish(b)
-    code = lp.CInstruction((), "s = 2 * s;", assignees=("s",), read_variables=frozenset(["s"]), id="code",
-                           within_inames=frozenset(["q"]), depends_on=frozenset(["insn0"]))
+    code = lp.CInstruction(
+        (),
+        "s = 2 * s;",
+        assignees=("s",),
+        read_variables=frozenset(["s"]),
+        id="code",
+        within_inames=frozenset(["q"]),
+        depends_on=frozenset(["insn0"]),
+    )
     items = list(kernel.linearization)
-    items.insert(items.index(lp.schedule.RunInstruction(insn_id="insn0")) + 1, lp.schedule.RunInstruction(insn_id="code"))
+    items.insert(
+        items.index(lp.schedule.RunInstruction(insn_id="insn0")) + 1, lp.schedule.RunInstruction(insn_id="code")
+    )
     kernel = kernel.copy(instructions=[kernel.instructions[0], code, kernel.instructions[1]], linearization=items)
 
     def double(_, values):
