@@ -134,6 +134,7 @@ def to_iteration_space(points: isl.Set) -> IterationSpace:
     Raises:
         TransformError: if they do not form a polyhedron.
     """
+    points = _with_sorted_parameters(points)
     inames = tuple(points.get_var_names_not_none(isl.dim_type.set))
     parameters = tuple(points.get_var_names_not_none(isl.dim_type.param))
     lower: list[tuple[list[int], list[int]]] = []
@@ -215,6 +216,15 @@ def _combine(function: str, bounds: Sequence[str], none: str) -> str:
     if not bounds:
         return none
     return bounds[0] if len(bounds) == 1 else f"{function}({', '.join(bounds)})"
+
+
+def _with_sorted_parameters(points: isl.Set) -> isl.Set:
+    """Return a set with its parameters in order of their names; isl keeps the order in which it met them."""
+    names = sorted(points.get_var_names_not_none(isl.dim_type.param))
+    space = isl.Space.params_alloc(points.get_ctx(), len(names))
+    for n, name in enumerate(names):
+        space = space.set_dim_name(isl.dim_type.param, n, name)
+    return points.align_params(space)
 
 
 def enumerate_points(points: isl.Set, parameters: Mapping[str, int]) -> Matrix:
