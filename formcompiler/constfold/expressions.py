@@ -92,13 +92,12 @@ class Folder:
     def has_table(self, expression: Expression, iname: str) -> bool:
         """Tell whether an expression reads a table at an index that is a number once an iname is one."""
         if isinstance(expression, prim.Subscript):
+            if self._entry is None or iname not in names_in(expression):
+                return False
+            array: Any = expression.aggregate
             index = tuple(0 if i == prim.Variable(iname) else i for i in expression.index_tuple)
-            return (
-                self._entry is not None
-                and iname in names_in(expression)
-                and is_literal(self._entry(expression.aggregate.name, index))
-                and self._entry(expression.aggregate.name, index) is not None
-            )
+            known = self._entry(array.name, index)
+            return known is not None and is_literal(known)
         parts = expression.children if isinstance(expression, (prim.Sum, prim.Product)) else ()
         return any(self.has_table(p, iname) for p in parts)
 

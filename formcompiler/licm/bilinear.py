@@ -114,5 +114,6 @@ def _sum_cost(terms: dict[Atoms, Scalars]) -> int:
 def scalar_cost(scalars: Scalars) -> int:
     """Return the operations of a sum of scalars, -1 if it is 1 or -1 and costs no multiplication either."""
     if all(not s.atoms for s in scalars):
-        return -int(abs(sum(s.factor for s in scalars)) == 1)
-    return sum(max(0, len(s.atoms) - (abs(s.factor) == 1)) for s in scalars) + len(scalars) - 1
+        return -1 if abs(sum(s.factor for s in scalars)) == 1 else 0
+    products = sum(max(0, len(s.atoms) - int(abs(s.factor) == 1)) for s in scalars)
+    return products + len(scalars) - 1

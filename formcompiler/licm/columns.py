@@ -76,7 +76,7 @@ def find_dof_sum(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
         return None
     variable = add.assignee_var_names()[0]
     writers = scopes.writers[variable]
-    temporary = kernel.temporary_variables.get(variable)
+    temporary: Any = kernel.temporary_variables.get(variable)
     if temporary is None or len(temporary.shape) > len(nest.lanes) or len(writers) != 2 or writers[1] != name:
         return None
     start: Any = kernel.id_to_insn[writers[0]]
@@ -98,7 +98,7 @@ def _added_product(add: Any) -> Any | None:
     value = add.expression
     if not isinstance(value, prim.Sum) or len(value.children) != 2 or value.children[0] != add.assignee:
         return None
-    product = value.children[1]
+    product: Any = value.children[1]
     is_pair = isinstance(product, prim.Product) and len(product.children) == 2
     return product if is_pair and all(isinstance(c, prim.Subscript) for c in product.children) else None
 
@@ -107,10 +107,10 @@ def _is_read_inside(kernel: lp.LoopKernel, nest: Nest, add: Any, start: Any) -> 
     """Tell whether the sum is read before it is complete."""
     name = add.assignee_var_names()[0]
     end = nest.exit[nest.loops[add.id][-1]]
-    return any(
-        name in names_read(kernel.id_to_insn[i]) and i != add.id and position < end
-        for i, position in nest.position.items()
-    ) or start.within_inames != add.within_inames - {nest.loops[add.id][-1]}
+    if start.within_inames != add.within_inames - {nest.loops[add.id][-1]}:
+        return True
+    between = (i for i, position in nest.position.items() if nest.position[start.id] < position < end)
+    return any(name in names_read(kernel.id_to_insn[i]) for i in between if i != add.id)
 
 
 def _match(kernel: lp.LoopKernel, scopes: Scopes, start: Any, add: Any, product: Any, iname: str) -> DofSum | None:

@@ -92,13 +92,14 @@ def find_accumulation(facts: _Facts, name: str) -> Accumulation | None:
     target, value = instruction.assignee, instruction.expression
     if not (isinstance(target, prim.Subscript) and isinstance(value, prim.Sum) and value.children[0] == target):
         return None
-    if target.aggregate.name not in kernel.arg_dict:
+    array: Any = target.aggregate
+    if array.name not in kernel.arg_dict:
         return None
     terms = value.children[1:]
     index = names_in(target.index)
     dofs = tuple(iname for iname in loops if iname in index)
     is_inner = loops[len(loops) - len(dofs) :] == dofs and 1 <= len(dofs) <= 2
-    is_plain = index <= {*dofs, *facts.nest.lanes} and all(target.aggregate.name not in names_in(t) for t in terms)
+    is_plain = index <= {*dofs, *facts.nest.lanes} and all(array.name not in names_in(t) for t in terms)
     points = loops[: len(loops) - len(dofs)]
     return Accumulation(instruction, points, dofs, terms) if is_inner and is_plain else None
 
@@ -257,14 +258,13 @@ class _Rewriter:
 
     def _minimal_of(self, atom: Any) -> frozenset[str]:
         """Return the minimal set of an atom of the kernel or of an access to a new table."""
-        if isinstance(atom, prim.Subscript) and atom.aggregate.name not in self._facts.kernel.temporary_variables:
-            return (
-                names_in(atom.index) & frozenset(self._extents) if not self._is_argument(atom) else self._minimal(atom)
-            )
+        if isinstance(atom, prim.Subscript) and self._is_new(atom):
+            return names_in(atom.index) & frozenset(self._extents)
         return self._minimal(atom)
 
-    def _is_argument(self, atom: Any) -> bool:
-        return atom.aggregate.name in self._facts.kernel.arg_dict
+    def _is_new(self, access: Any) -> bool:
+        name = access.aggregate.name
+        return name not in self._facts.kernel.temporary_variables and name not in self._facts.kernel.arg_dict
 
     # -- writing
 

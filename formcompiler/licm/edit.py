@@ -27,7 +27,7 @@ class Editor:
 
     def __init__(self, kernel: lp.LoopKernel, lanes: dict[str, int]) -> None:
         self.kernel = kernel
-        self.items: list[ScheduleItem] = list(kernel.linearization)
+        self.items: list[ScheduleItem] = list(kernel.linearization or ())
         self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
         self._lanes = lanes
         self._before: dict[ScheduleItem, list[ScheduleItem]] = {}
@@ -181,7 +181,8 @@ def _own_name(instruction: Any) -> frozenset[str]:
         return frozenset([target.name])
     if not isinstance(target, prim.Subscript):
         return frozenset()
-    return frozenset([target.aggregate.name]) - names_in(target.index)
+    array: Any = target.aggregate
+    return frozenset([array.name]) - names_in(target.index)
 
 
 def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:

@@ -85,9 +85,10 @@ class _Shrinker:
         first: dict[str, bool] = {}
         for _, access, _ in self._accesses():
             if isinstance(access, prim.Subscript):
+                array: Any = access.aggregate
                 index = access.index_tuple
                 is_literal = len(index) > 1 and not isinstance(index[0], prim.ExpressionNode)
-                first[access.aggregate.name] = first.get(access.aggregate.name, True) and is_literal
+                first[array.name] = first.get(array.name, True) and is_literal
             elif isinstance(access, prim.Variable):
                 first[access.name] = False
         return {name for name, is_literal in first.items() if is_literal}
@@ -131,7 +132,8 @@ class _Shrinker:
 
     def _covers(self, part: _Part, names: Sequence[str]) -> bool:
         """Tell whether the instruction sets all entries."""
-        shape = self._kernel.temporary_variables[part.name].shape[1 if part.literal is not None else 0 :]
+        temporary: Any = self._kernel.temporary_variables[part.name]
+        shape = temporary.shape[1 if part.literal is not None else 0 :]
         return [self._trips.extent(n) for n in names] == list(shape)
 
     def _read(self, identifier: str, writer: str) -> frozenset[str]:
@@ -165,7 +167,7 @@ class _Shrinker:
         return sorted(group, key=self._nest.position.__getitem__)
 
     def _moves_along(self, name: str, writers: Sequence[str], outermost: str) -> bool:
-        temporary = self._kernel.temporary_variables.get(name)
+        temporary: Any = self._kernel.temporary_variables.get(name)
         is_scalar = temporary is not None and len(temporary.shape) <= len(self._nest.lanes)
         return is_scalar and all(
             isinstance(self._editor.instructions[w], lp.Assignment)
@@ -227,7 +229,7 @@ class _Shrinker:
                 self._editor.instructions[name] = instruction.copy(expression=mapper(instruction.expression))
 
 
-class _Redirect(IdentityMapper):  # type: ignore[misc]
+class _Redirect(IdentityMapper[[]]):
     """Lets accesses to a part of an array go to a smaller array."""
 
     def __init__(self, part: _Part, variable: Any, kept: list[int]) -> None:
@@ -246,7 +248,7 @@ class _Redirect(IdentityMapper):  # type: ignore[misc]
         return self._variable[kept] if kept else self._variable
 
 
-class _Finder(IdentityMapper):  # type: ignore[misc]
+class _Finder(IdentityMapper[[]]):
     """Collects variables and array accesses."""
 
     def __init__(self, found: list[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import CombineMapper, get_dependencies
+from loopy.symbolic import get_dependencies
 
 from formcompiler.licm.nest import Nest
 from formcompiler.licm.scopes import Scopes
@@ -16,61 +16,36 @@ from formcompiler.licm.scopes import Scopes
 Inames = frozenset[str]
 
 
-class MinimalInames(CombineMapper[Inames, []]):
+class MinimalInames:
     """Returns minimal iname sets of subexpressions of one instruction; results are kept by expression.
+
+    The set of an expression is the union of those of its variables; functions depend on nothing.
 
     Args:
         instruction: Where the expressions stand.
-        around: Its loops.
+        around: Its loops and lanes.
         scopes: Where variables get their values.
         least: Inames that every subexpression is bound to: those of the instruction's predicates.
     """
 
     def __init__(self, instruction: str, around: Iterable[str], scopes: Scopes, least: Inames = frozenset()) -> None:
-        super().__init__()
         self._instruction = instruction
         self._around = frozenset(around)
         self._scopes = scopes
         self._least = least
         self.known: dict[Any, Inames] = {}
 
-    def rec(self, expr: Any) -> Inames:
+    def __call__(self, expression: Any) -> Inames:
         """Return the set of one expression."""
-        try:
-            return self.known[expr]
-        except KeyError:
-            inames: Inames = super().rec(expr)
-            self.known[expr] = inames
-            return inames
+        if expression not in self.known:
+            self.known[expression] = self._least.union(*map(self._of_variable, names_in(expression)))
+        return self.known[expression]
 
-    __call__ = rec
-
-    def combine(self, values: Iterable[Inames]) -> Inames:
-        """Return the union of the sets of the children."""
-        return self._least.union(*values)
-
-    def map_constant(self, expr: Any) -> Inames:
-        """Return the least set: a literal depends on nothing."""
-        return self._least
-
-    map_function_symbol = map_constant
-    map_resolved_function = map_constant
-
-    def map_variable(self, expr: Any) -> Inames:
+    def _of_variable(self, name: str) -> Inames:
         """Return the iname itself, or the loops in which the variable gets its value."""
-        if expr.name in self._around:
-            return self._least | {expr.name}
-        return self._least | self._scopes.inames_of_read(expr.name, self._instruction)
-
-    map_tagged_variable = map_variable
-
-    def map_subscript(self, expr: Any) -> Inames:
-        """Return what the array and its indices depend on."""
-        return self.combine(self.rec(prim.Variable(name)) for name in names_in(expr))
-
-    def map_call(self, expr: Any) -> Inames:
-        """Return what the parameters depend on: the function is a leaf, taken whole."""
-        return self.combine(map(self.rec, expr.parameters))
+        if name in self._around:
+            return frozenset([name])
+        return self._scopes.inames_of_read(name, self._instruction)
 
 
 def make_minimal_inames(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instruction: str) -> MinimalInames:
@@ -96,12 +71,16 @@ def names_in(expression: Any) -> Inames:
     return frozenset(get_dependencies(expression))
 
 
-def names_read(instruction: Any) -> frozenset[str]:
+def names_read(instruction: Any) -> Inames:
     """Return the names that an instruction reads: in its expression, its predicates and its target's indices."""
     if not isinstance(instruction, lp.Assignment):
         return frozenset(instruction.read_dependency_names())
-    target = instruction.assignee
-    read = names_in(instruction.expression)
+    return _names_read(instruction.assignee, instruction.expression, instruction.predicates)
+
+
+@lru_cache(maxsize=1 << 16)
+def _names_read(target: Any, expression: Any, predicates: frozenset[Any]) -> Inames:
+    read = names_in(expression)
     if isinstance(target, prim.Subscript):
         read = read.union(*map(names_in, target.index_tuple))
-    return read.union(*map(names_in, instruction.predicates))
+    return read.union(*map(names_in, predicates))

@@ -18,7 +18,7 @@ class NotNestedError(TransformError):
     """Iname sets of the children of a node are not nested in one another."""
 
 
-class Regroup(UncachedIdentityMapper):  # type: ignore[misc]
+class Regroup(UncachedIdentityMapper[[]]):
     """Regroups the sums and products of one instruction.
 
     Rewrite: children with the same minimal iname set become one node; the groups are chained by size of set::

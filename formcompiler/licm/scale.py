@@ -44,13 +44,13 @@ def find_factors(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
         return None
     variable = add.assignee_var_names()[0]
     writers = scopes.writers[variable]
-    temporary = kernel.temporary_variables.get(variable)
+    temporary: Any = kernel.temporary_variables.get(variable)
     if temporary is None or len(temporary.shape) > len(nest.lanes) or len(writers) != 2 or writers[1] != name:
         return None
     start: Any = kernel.id_to_insn[writers[0]]
     is_zero = not isinstance(start.expression, prim.ExpressionNode) and start.expression == 0
     inner = nest.loops[name][len(nest.loops[start.id]) :]
-    children = add.expression.children
+    children: Any = add.expression.children
     is_sum = len(children) == 2 and children[0] == add.assignee and isinstance(children[1], prim.Product)
     if not (is_zero and is_sum and len(inner) == 1 and not start.predicates) or _is_read_inside(
         nest, kernel, name, inner[0]

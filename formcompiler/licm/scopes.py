@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import loopy as lp
 
-from formcompiler.licm.nest import Nest
+from formcompiler.licm.nest import Loops, Nest
 
 
 class Scopes:
@@ -21,6 +21,7 @@ class Scopes:
         self._kernel = kernel
         self._nest = nest
         self.writers: dict[str, list[str]] = {}
+        self._inames: dict[tuple[str, Loops], frozenset[str]] = {}
         for name in nest.order:
             for variable in dict.fromkeys(kernel.id_to_insn[name].assignee_var_names()):
                 self.writers.setdefault(variable, []).append(name)
@@ -44,9 +45,14 @@ class Scopes:
         is set once, before its reader, that is its valid scope (inames in the index come on top); a sum under way in
         an inner loop is bound to that loop as well.
         """
-        around = frozenset(self._nest.loops[reader])
-        shared = (around.intersection(self._nest.loops[w]) for w in self.writers.get(variable, ()))
-        return frozenset[str]().union(*shared)
+        writers = self.writers.get(variable)
+        if writers is None:
+            return frozenset()
+        key = (variable, self._nest.loops[reader])
+        if key not in self._inames:
+            around = frozenset(self._nest.loops[reader])
+            self._inames[key] = frozenset[str]().union(*(around.intersection(self._nest.loops[w]) for w in writers))
+        return self._inames[key]
 
     def version(self, variable: str, reader: str) -> int:
         """Return how many instructions before the reader write the variable.
