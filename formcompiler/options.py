@@ -32,14 +32,20 @@ class Options:
         choices=("general", "affine", "axis_parallel"),
     )
     sum_factorization: str = _option(
-        "auto", "tensor contractions: wherever possible, the same with a warning where not, or never", choices=("auto", "on", "off")
+        "auto",
+        "tensor contractions: wherever possible, the same with a warning where not, or never",
+        choices=("auto", "on", "off"),
     )
     jacobian: str = _option(
         "symbolic",
         "Jacobian of the local operator: by differentiating the form, or by difference quotients (a check)",
         choices=("symbolic", "numerical"),
     )
-    vectorize: str = _option("none", "what the lanes of vectors are: nothing, or cells", choices=("none", "cells"))
+    vectorize: str = _option(
+        "none",
+        "what the lanes of vectors are: nothing, cells, or cells if that is possible",
+        choices=("none", "cells", "auto"),
+    )
     lanes: str = _option(
         "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")
     )

@@ -37,9 +37,9 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     preprocessing by loopy: the builders leave nothing to infer.
     """
     steps: list[tuple[str, Pass]] = []
-    if options.vectorize == "cells":
+    if options.vectorize != "none":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
-        steps.append(("vectorize", CellLanes(count_lanes(options), uniform)))
+        steps.append(("vectorize", CellLanes(count_lanes(options), uniform, strict=options.vectorize == "cells")))
     steps.append(("constfold", FoldConstants(options.constfold)))
     return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm)), ("lanes", WidenTemporaries())]
 

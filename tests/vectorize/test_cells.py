@@ -18,7 +18,10 @@ from vectorize.batches import different_cells, tabulate, tabulate_batch
 
 import formcompiler
 from formcompiler.errors import VectorizationError
+from formcompiler.formfile import load_form_file
 from formcompiler.kernel.builder import KernelBuilder
+from formcompiler.operators import compile_operators, operator_code
+from formcompiler.options import make_options
 from formcompiler.vectorize.cells import CellLanes
 
 CASES = {case.name: case for case in forms.all_forms()}
@@ -78,6 +81,15 @@ def test_lanes_fill_the_registers_of_this_machine_by_default() -> None:
 def test_complex_kernels_are_refused(name: str) -> None:
     with pytest.raises(VectorizationError, match=r"instruction insn\d+ of kernel cell: .*complex"):
         formcompiler.compile_form(CASES[name].form, scalar_type="complex128", vectorize="cells")
+
+
+def test_auto_gives_lanes_to_real_kernels_and_leaves_complex_ones_as_they_are() -> None:
+    real, complex_one = CASES["mass_interval"], CASES["helmholtz_triangle"]
+    assert formcompiler.compile_form(real.form, vectorize="auto", lanes=4).kernels[0].lanes == 4
+    compiled = formcompiler.compile_form(complex_one.form, vectorize="auto", scalar_type="complex128")
+    assert compiled.kernels[0].lanes == 1
+    plain = formcompiler.compile_form(complex_one.form, scalar_type="complex128")
+    assert compiled.source == plain.source
 
 
 # --- the pass on hand-written kernels
@@ -160,3 +172,22 @@ def test_the_same_text_compiles_without_warnings_for_any_registers(
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[:2000]
+
+
+FORM_FILE = """
+import basix.ufl
+from ufl import FunctionSpace, Mesh, TestFunction, TrialFunction, dx, grad, inner
+
+mesh = Mesh(basix.ufl.element("Lagrange", "quadrilateral", 1, shape=(2,)))
+V = FunctionSpace(mesh, basix.ufl.element("Lagrange", "quadrilateral", 1))
+a = inner(grad(TrialFunction(V)), grad(TestFunction(V))) * dx
+"""
+
+
+def test_kernels_of_several_cells_make_no_local_operator(tmp_path: Path) -> None:
+    path = tmp_path / "laplace.py"
+    path.write_text(FORM_FILE)
+    options = make_options(vectorize="cells", lanes=4)
+    (operator,) = compile_operators(load_form_file(path), options)
+    refusal = operator_code(operator, options).refusal
+    assert refusal == "each kernel takes 4 cells at once, and local operators see one; use vectorize=none"
