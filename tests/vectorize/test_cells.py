@@ -20,7 +20,8 @@ import formcompiler
 from formcompiler.errors import VectorizationError
 from formcompiler.formfile import load_form_file
 from formcompiler.kernel.builder import KernelBuilder
-from formcompiler.operators import compile_operators, operator_code
+from  import compile_operators
+from formcompiler.operators import operator_code
 from formcompiler.options import make_options
 from formcompiler.vectorize.cells import CellLanes
 
