@@ -17,10 +17,10 @@ from oracles import forms
 from vectorize.batches import different_cells, tabulate, tabulate_batch
 
 import formcompiler
+from formcompiler.compiled_operator import compile_operator, plan_file
 from formcompiler.errors import VectorizationError
 from formcompiler.formfile import load_form_file
 from formcompiler.kernel.builder import KernelBuilder
-from  import compile_operators
 from formcompiler.operators import operator_code
 from formcompiler.options import make_options
 from formcompiler.vectorize.cells import CellLanes
@@ -189,6 +189,7 @@ def test_kernels_of_several_cells_make_no_local_operator(tmp_path: Path) -> None
     path = tmp_path / "laplace.py"
     path.write_text(FORM_FILE)
     options = make_options(vectorize="cells", lanes=4)
-    (operator,) = compile_operators(load_form_file(path), options)
-    refusal = operator_code(operator, options).refusal
+    form_file = load_form_file(path)
+    (planned,) = plan_file(form_file, options)
+    refusal = operator_code(compile_operator(planned, form_file.names, options), options).refusal
     assert refusal == "each kernel takes 4 cells at once, and local operators see one; use vectorize=none"
