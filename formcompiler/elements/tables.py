@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from formcompiler.elements.cells import TENSOR_CELLS, FloatArray, cell_type
+from formcompiler.errors import UnsupportedFormError
 
 Element = Any
 """An element of basix.ufl."""
@@ -48,6 +49,12 @@ def tabulate_component(
     if getattr(sub_element, "is_real", False) or _is_quadrature(sub_element):
         return ComponentTable(_tabulate_pointwise(sub_element, derivatives, points), offset, stride)
     order = sum(derivatives)
+    if order and sub_element.polyset_type != basix.PolysetType.standard and sub_element.cell_type.name in TENSOR_CELLS:
+        # Basix 0.11 gives numbers of size 1e19 here.
+        raise UnsupportedFormError(
+            f"derivatives of macro elements on a {sub_element.cell_type.name} are not available: {sub_element}; use a "
+            "Lagrange element on a refined mesh, or triangles or tetrahedra"
+        )
     tables = sub_element.tabulate(order, points)
     index = basix.index(*derivatives) if order else 0
     return ComponentTable(_clean(np.asarray(tables[index], dtype=np.float64)), offset, stride)

@@ -16,7 +16,7 @@ from formcompiler.elements.quadrature import QuadratureRule, facet_measure_degre
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.graph import Graph, Node
 from formcompiler.frontend.modified_terminals import TerminalFinder
-from formcompiler.frontend.scalarize import LinearForm, Scalarizer
+from formcompiler.frontend.scalarize import LinearForm, Scalarizer, short_text
 from formcompiler.terminals import Terminal
 
 Entity = Literal["cell", "facet"]
@@ -98,7 +98,13 @@ class Averages:
         if entity == "facet" and not self._facet_cell:
             raise UnsupportedFormError("facet_avg is defined on facets only: use it in ds or dS, not in dx")
         operand = operator.ufl_operands[0]
-        side = side or next((r.side() for r in sorted(extract_type(operand, uc.Restricted), key=str)), "")
+        sides = {restricted.side() for restricted in extract_type(operand, uc.Restricted)}
+        if len(sides) > 1:
+            raise UnsupportedFormError(
+                f"both sides of a facet inside of one average: {short_text(operator)}; restrict the average "
+                "instead, as jump(facet_avg(v)) or avg(cell_avg(v))"
+            )
+        side = side or "".join(sides)
         free = tuple(sorted((i, indices[i]) for i in operand.ufl_free_indices))
         key = (entity, side, operand, component, free)
         if key not in self._numbers:
@@ -121,7 +127,9 @@ class Averages:
         parts: dict[int, LinearForm] = {}
         for key, node in form.items():
             if len(key) > 1:
-                raise UnsupportedFormError(f"a product of test and trial function inside an average: {operand}")
+                raise UnsupportedFormError(
+                    f"a product of test and trial function inside an average: {short_text(operand)}"
+                )
             part = parts.setdefault(key[0].index if key else -1, {})
             part[key] = inner.multiply(node, scale)
         return {

@@ -76,7 +76,7 @@ class Scalarizer:
 
     def _mean(self, expr: Any, mean: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         if self._find_mean is None:
-            raise UnsupportedFormError(f"an average inside an average is not supported: {_short(expr)}")
+            raise UnsupportedFormError(f"an average inside an average is not supported: {short_text(expr)}")
         side = expr.side() if isinstance(expr, uc.Restricted) else ""
         return self._find_mean(self._graph, mean, side, component, indices)
 
@@ -84,7 +84,7 @@ class Scalarizer:
         form = self._visit(expr, (), indices)
         if any(form):
             raise UnsupportedFormError(
-                f"a test or trial function stands in a non-linear position: {_short(expr)}. "
+                f"a test or trial function stands in a non-linear position: {short_text(expr)}. "
                 "Use a Coefficient for the unknown and derivative() for its linearization"
             )
         return form.get((), self._graph.zero)
@@ -138,7 +138,9 @@ class Scalarizer:
             for key_b, node_b in b.items():
                 key = tuple(sorted((*key_a, *key_b), key=lambda t: t.index))
                 if len({t.index for t in key}) < len(key):
-                    raise UnsupportedFormError(f"the form is not linear in its test or trial function: {_short(expr)}")
+                    raise UnsupportedFormError(
+                        f"the form is not linear in its test or trial function: {short_text(expr)}"
+                    )
                 node = self._graph.multiply(node_a, node_b)
                 result[key] = self._graph.add(result[key], node) if key in result else node
         return result
@@ -194,7 +196,7 @@ class Scalarizer:
                 return {(): self._graph.number(_FOLDED[name](value))}
             except ValueError:
                 raise UnsupportedFormError(
-                    f"{name}({value}) is not defined over the real numbers; it stands in {_short(expr)}"
+                    f"{name}({value}) is not defined over the real numbers; it stands in {short_text(expr)}"
                 ) from None
         if self._is_branch_cut(name, argument):
             return {(): self._root(argument) if name == "sqrt" else self._logarithm(argument)}
@@ -212,14 +214,14 @@ class Scalarizer:
         if self._complex and not all(map(self._graph.is_real, arguments)):
             raise UnsupportedFormError(
                 f"{name} is defined for real numbers only, but in complex mode its argument may be complex: "
-                f"{_short(expr)}. Write real(...) around each argument that is real"
+                f"{short_text(expr)}. Write real(...) around each argument that is real"
             )
 
     def _bessel(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         order, argument = (self._scalar(operand, indices) for operand in expr.ufl_operands)
         nu = self._graph.value(order)
         if not isinstance(nu, float):
-            raise UnsupportedFormError(f"the order of a Bessel function must be a number: {_short(expr)}")
+            raise UnsupportedFormError(f"the order of a Bessel function must be a number: {short_text(expr)}")
         self._check_real(f"bessel_{_BESSEL[type(expr)]}", expr, argument)
         return {(): bessel(self._graph, _BESSEL[type(expr)], nu, argument)}
 
@@ -306,13 +308,14 @@ def _find_mean_operator(expr: Any) -> Any:
     return inner if isinstance(inner, (uc.CellAvg, uc.FacetAvg)) else None
 
 
-def _short(expr: Any) -> str:
-    text = re.sub(r"reference_value\((\w+)\)", r"\1", str(expr))
+def short_text(expr: Any) -> str:
+    """Return an expression as the user knows it, cut to a length that fits a message."""
+    text = re.sub(r"reference_value\(([^()]+|\([^()]*\))\)", r"\1", str(expr))
     return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _unsupported(expr: Any) -> str:
     name = type(expr).__name__
     if isinstance(expr, (uc.CoefficientDerivative, uc.CoordinateDerivative)):
-        return f"an unexpanded derivative is left in the form: {_short(expr)}"
-    return f"the operator {name} is not supported: {_short(expr)} (UFL {ufl.__version__})"
+        return f"an unexpanded derivative is left in the form: {short_text(expr)}"
+    return f"the operator {name} is not supported: {short_text(expr)} (UFL {ufl.__version__})"

@@ -163,3 +163,22 @@ def test_rules_that_do_not_exist_are_refused():
     custom = {"quadrature_rule": "custom", "quadrature_points": np.zeros((1, 2))}
     refused(f * v * ufl.dx(metadata=custom), "quadrature_weights.* is missing")
     refused(f * v * ufl.dx(degree=-3), "give an integer of at least 0, or 'auto'")
+
+
+@pytest.mark.parametrize("cell", ["triangle", "tetrahedron"])
+def test_macro_elements_equal_dense_assembly_on_simplices(cell):
+    p, r = arguments(space(mesh(cell), "iso", 1))
+    agree({"iso": (ufl.inner(ufl.grad(p), ufl.grad(r)) + p * r) * ufl.dx + p * r * ufl.ds})
+
+
+@pytest.mark.parametrize("cell", ["interval", "quadrilateral"])
+def test_derivatives_of_macro_elements_are_refused_where_they_cannot_be_tabulated(cell):
+    p, r = arguments(space(mesh(cell), "iso", 1))
+    agree({"iso": p * r * ufl.dx})
+    refused(ufl.inner(ufl.grad(p), ufl.grad(r)) * ufl.dx, "derivatives of macro elements .* use a Lagrange element")
+
+
+def test_averages_over_both_sides_of_a_facet_are_refused_with_what_to_write():
+    domain, _, v, f, _ = functions_on("triangle", 1)
+    agree({"right": ufl.jump(ufl.facet_avg(v)) * ufl.avg(ufl.cell_avg(f)) * ufl.dS(domain=domain)})
+    refused(ufl.facet_avg(ufl.jump(v)) * ufl.dS, "restrict the average instead, as jump")
