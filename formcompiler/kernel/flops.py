@@ -71,15 +71,15 @@ def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> in
     """
     kernel = t_unit.default_entrypoint
     extents = {iname: iname_extent(kernel, iname, parameter_value) for iname in sorted(kernel.all_inames())}
-    return count_kernel_operations(kernel, extents.__getitem__)
+    return count_kernel_operations(kernel, lambda inames: math.prod(extents[i] for i in inames))
 
 
-def count_kernel_operations(kernel: lp.LoopKernel, extent: Callable[[str], int]) -> int:
-    """Return the same for one kernel, with the number of trips of each iname given."""
+def count_kernel_operations(kernel: lp.LoopKernel, points: Callable[[frozenset[str]], int]) -> int:
+    """Return the same for one kernel, with the number of points of the domain of some inames given."""
     assignments = [i for i in kernel.instructions if isinstance(i, lp.MultiAssignmentBase)]
 
     def trips(instruction: Any) -> int:
-        return math.prod(map(extent, instruction.within_inames))
+        return points(instruction.within_inames)
 
     total = sum(count_expression_operations(i.expression) * trips(i) for i in assignments)
     return total - sum(map(trips, _starts_of_sums(assignments)))

@@ -72,7 +72,7 @@ def group_columns(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
 def find_dof_sum(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -> DofSum | None:
     """Return the sum that an instruction adds to, None if it is of another kind."""
     add: Any = kernel.id_to_insn[name]
-    if not isinstance(add, lp.Assignment) or add.predicates:
+    if not isinstance(add, lp.Assignment) or add.predicates or not nest.loops[name] or _added_product(add) is None:
         return None
     variable = add.assignee_var_names()[0]
     writers = scopes.writers[variable]
@@ -106,10 +106,9 @@ def _added_product(add: Any) -> Any | None:
 def _is_read_inside(kernel: lp.LoopKernel, nest: Nest, add: Any, start: Any) -> bool:
     """Tell whether the sum is read before it is complete."""
     name = add.assignee_var_names()[0]
-    end = nest.exit[nest.loops[add.id][-1]]
     if start.within_inames != add.within_inames - {nest.loops[add.id][-1]}:
         return True
-    between = (i for i, position in nest.position.items() if nest.position[start.id] < position < end)
+    between = nest.order[nest.rank[start.id] + 1 : nest.rank_after(nest.loops[add.id][-1])]
     return any(name in names_read(kernel.id_to_insn[i]) for i in between if i != add.id)
 
 

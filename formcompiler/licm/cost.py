@@ -22,16 +22,17 @@ class TripCounts:
         self._kernel = kernel
         self._parameter_value = parameter_value
         self._extents: dict[str, int] = {}
+        self._products: dict[frozenset[str], int] = {}
 
     def on(self, kernel: lp.LoopKernel) -> TripCounts:
         """Return the counts for a kernel that comes from this one; inames keep their ranges."""
         counts = TripCounts(kernel, self._parameter_value)
-        counts._extents = self._extents
+        counts._extents, counts._products = self._extents, self._products
         return counts
 
     def operations(self, kernel: lp.LoopKernel) -> int:
         """Return the operations of a kernel that comes from this one."""
-        return count_kernel_operations(kernel, self.on(kernel).extent)
+        return count_kernel_operations(kernel, self.on(kernel))
 
     def extent(self, iname: str) -> int:
         """Return the number of iterations of one loop."""
@@ -41,4 +42,7 @@ class TripCounts:
 
     def __call__(self, inames: Collection[str]) -> int:
         """Return the number of points of the domain of some inames."""
-        return math.prod(self.extent(iname) for iname in inames)
+        key = frozenset(inames)
+        if key not in self._products:
+            self._products[key] = math.prod(map(self.extent, key))
+        return self._products[key]

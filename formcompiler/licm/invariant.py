@@ -26,7 +26,7 @@ from loopy.symbolic import IdentityMapper
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import names_in
+from formcompiler.licm.minimal import accesses_in, names_in
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 from formcompiler.licm.substitute import substitute
@@ -76,9 +76,7 @@ class _Shrinker:
                 yield from ((name, prim.Variable(n), True) for n in instruction.read_dependency_names())
                 continue
             yield name, instruction.assignee, True
-            found: list[Any] = []
-            _Finder(found)(instruction.expression)
-            yield from ((name, access, False) for access in found)
+            yield from ((name, access, False) for access in accesses_in(instruction.expression))
 
     def _find_literal_first(self) -> set[str]:
         """Return the arrays whose first index is a literal everywhere."""
@@ -246,21 +244,3 @@ class _Redirect(IdentityMapper[[]]):
             return expr
         kept = tuple(index[axis] for axis in self._kept)
         return self._variable[kept] if kept else self._variable
-
-
-class _Finder(IdentityMapper[[]]):
-    """Collects variables and array accesses."""
-
-    def __init__(self, found: list[Any]) -> None:
-        super().__init__()
-        self._found = found
-
-    def map_subscript(self, expr: Any) -> Any:
-        """Collect an access."""
-        self._found.append(expr)
-        return expr
-
-    def map_variable(self, expr: Any) -> Any:
-        """Collect a variable."""
-        self._found.append(expr)
-        return expr

@@ -8,7 +8,7 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
+from loopy.symbolic import IdentityMapper, get_dependencies
 
 from formcompiler.licm.nest import Nest
 from formcompiler.licm.scopes import Scopes
@@ -69,6 +69,44 @@ def names_in(expression: Any) -> Inames:
     if isinstance(expression, prim.Subscript):
         return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
     return frozenset(get_dependencies(expression))
+
+
+@lru_cache(maxsize=1 << 16)
+def accesses_in(expression: Any) -> tuple[Any, ...]:
+    """Return all variables and array accesses in an expression, in order; those in indices are not looked for."""
+    if isinstance(expression, (prim.Variable, prim.Subscript)):
+        return (expression,)
+    if isinstance(expression, (prim.Sum, prim.Product)):
+        return tuple(a for c in expression.children for a in accesses_in(c))
+    if not isinstance(expression, prim.ExpressionNode):
+        return ()
+    found: list[Any] = []
+    _Finder(found)(expression)
+    return tuple(found)
+
+
+class _Finder(IdentityMapper[[]]):
+    """Collects variables and array accesses."""
+
+    def __init__(self, found: list[Any]) -> None:
+        super().__init__()
+        self._found = found
+
+    def map_call(self, expr: Any) -> Any:
+        """Look into the parameters only."""
+        for parameter in expr.parameters:
+            self.rec(parameter)
+        return expr
+
+    def map_subscript(self, expr: Any) -> Any:
+        """Collect an access."""
+        self._found.append(expr)
+        return expr
+
+    def map_variable(self, expr: Any) -> Any:
+        """Collect a variable."""
+        self._found.append(expr)
+        return expr
 
 
 def names_read(instruction: Any) -> Inames:

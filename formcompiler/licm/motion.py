@@ -6,6 +6,7 @@ The steps: minimal iname sets, regrouping, minimal sets again, costs and candida
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import loopy as lp
@@ -42,6 +43,8 @@ def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts, *, is_eager: bool = F
     scopes = Scopes(kernel, nest)
     changed = {}
     for name in rewritable(kernel, nest):
+        if not (nest.loops[name] or nest.lanes_of[name]):
+            continue
         instruction = kernel.id_to_insn[name]
         minimal = make_minimal_inames(kernel, nest, scopes, name)
         close = _closure(nest, name, minimal, is_eager=is_eager)
@@ -59,9 +62,14 @@ def _closure(
 ) -> Callable[[Any], frozenset[str]]:
     """Return minimal iname sets with the loops that these inames are nested in."""
     loops, lanes = nest.loops[name], nest.lanes
-    if is_eager:
-        return lambda e: frozenset(least_prefix(loops, minimal(e) - lanes)) | (minimal(e) & lanes)
-    return lambda e: nest.close(loops, minimal(e))
+
+    @cache
+    def close(inames: frozenset[str]) -> frozenset[str]:
+        if is_eager:
+            return frozenset(least_prefix(loops, inames - lanes)) | (inames & lanes)
+        return nest.close(loops, inames)
+
+    return lambda e: close(minimal(e))
 
 
 def share_common(kernel: lp.LoopKernel) -> lp.LoopKernel:

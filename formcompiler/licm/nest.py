@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +41,15 @@ class Nest:
     def order(self) -> tuple[str, ...]:
         """Return the ids of the instructions in the order of the linearization."""
         return tuple(self.position)
+
+    @cached_property
+    def rank(self) -> dict[str, int]:
+        """Return the number of each instruction in the order of the linearization."""
+        return {name: number for number, name in enumerate(self.order)}
+
+    def rank_after(self, iname: str) -> int:
+        """Return the number of the first instruction behind a loop."""
+        return bisect_left(list(self.position.values()), self.exit[iname])
 
     def close(self, loops: Loops, inames: Collection[str]) -> frozenset[str]:
         """Return inames with all loops that these are nested in.

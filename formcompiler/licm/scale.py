@@ -42,6 +42,8 @@ def find_factors(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
     add: Any = kernel.id_to_insn[name]
     if not isinstance(add, lp.Assignment) or add.predicates or not isinstance(add.expression, prim.Sum):
         return None
+    if len(add.expression.children) != 2 or not nest.loops[name]:
+        return None
     variable = add.assignee_var_names()[0]
     writers = scopes.writers[variable]
     temporary: Any = kernel.temporary_variables.get(variable)
@@ -53,7 +55,7 @@ def find_factors(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
     children: Any = add.expression.children
     is_sum = len(children) == 2 and children[0] == add.assignee and isinstance(children[1], prim.Product)
     if not (is_zero and is_sum and len(inner) == 1 and not start.predicates) or _is_read_inside(
-        nest, kernel, name, inner[0]
+        nest, kernel, name, start.id, inner[0]
     ):
         return None
     minimal = make_minimal_inames(kernel, nest, scopes, name)
@@ -63,13 +65,11 @@ def find_factors(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, name: str) -
     return (common, rest) if is_costly and rest else None
 
 
-def _is_read_inside(nest: Nest, kernel: lp.LoopKernel, name: str, iname: str) -> bool:
+def _is_read_inside(nest: Nest, kernel: lp.LoopKernel, name: str, start: str, iname: str) -> bool:
+    """Tell whether the sum is read before it is complete."""
     variable = kernel.id_to_insn[name].assignee_var_names()[0]
-    return any(
-        variable in names_read(kernel.id_to_insn[i])
-        for i in nest.order
-        if i != name and nest.position[i] < nest.exit[iname]
-    )
+    between = nest.order[nest.rank[start] + 1 : nest.rank_after(iname)]
+    return any(variable in names_read(kernel.id_to_insn[i]) for i in between if i != name)
 
 
 def _rewrite(

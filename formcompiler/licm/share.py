@@ -137,8 +137,11 @@ class _Sharer:
         if expression in self._aliases:
             return self._aliases[expression][0]
         expression = self._renamed(expression)
-        read = (n for n in sorted(names_in(expression)) if n in self._scopes.writers)
-        version = tuple((n, self._scopes.version(n, reader), self._scopes.inames_of_read(n, reader)) for n in read)
+        writers = self._scopes.writers
+        written = names_in(expression) & writers.keys()
+        version = frozenset(
+            (n, self._scopes.version(n, reader), self._scopes.inames_of_read(n, reader)) for n in written
+        )
         return self._numbering.atom(expression, version)
 
     def _known(self, statement: _Statement) -> tuple[int, Any] | None:
