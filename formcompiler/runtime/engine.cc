@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -27,25 +28,47 @@ struct Table {
   std::int64_t width;
 };
 
+// An entry of a kernel's array: in each lane it has the number start + offset, with the start of the group there.
+// A block is as many consecutive entries as there are lanes, with consecutive numbers.
+struct Piece {
+  int group;
+  int entry;
+  int offset;
+};
+
+struct Pieces {
+  const Piece* begin;
+  std::int64_t n;
+};
+
+// The numbers of a table, compressed: a start for each group of entries that move together from cell to cell.
+struct Indices {
+  const int* starts;  // axes (batch, group, lane)
+  std::int64_t n_groups;
+  std::int64_t width;  // entries of the kernel's array
+  Pieces blocks;
+  Pieces singles;
+  Pieces own_blocks;  // of a target: nobody has added to them before, so that they need not be zero; may overlap
+  Pieces own_singles;
+};
+
 struct Loop {
   Kernel kernel;
   std::int64_t n_lanes;
   std::int64_t n_batches;
-  const int* counts;                  // lanes of each batch that hold an entity: the first ones
+  const int* counts;  // lanes of each batch that hold an entity: the first ones
   std::int64_t n_sides;
   const int* facets;                  // axes (batch, side)
   const unsigned char* permutations;  // axes (batch, side)
   const double* points;               // axes (node, direction)
-  std::int64_t gdim;
-  Table nodes;
-  std::int64_t n_entries;  // coordinates that the kernel reads
-  const int* entries;      // their flat numbers, axes (side, node, direction)
+  Indices coordinates;                   // those that the kernel reads
   std::int64_t n_coefficients;
   const double* const* vectors;  // dofs of each coefficient on the whole mesh
-  const Table* coefficients;
+  const Indices* coefficients;
   const double* const* constants;
   std::int64_t rank;
-  const Table* arguments;
+  Indices target;          // of a linear form
+  const Table* arguments;  // of a bilinear form
 };
 
 }  // extern "C"
@@ -74,11 +97,126 @@ const int* row(const Table& table, std::int64_t batch) {
   return table.numbers + batch * table.width * W;
 }
 
+// W numbers of each of W lanes.
+template <int W>
+struct Block {
+  double rows[W][W];
+
+  void transpose() {
+    for (int i = 0; i < W; ++i)
+      for (int j = 0; j < i; ++j) std::swap(rows[i][j], rows[j][i]);
+  }
+  void load(int i, const double* source) { std::copy_n(source, W, rows[i]); }
+  void store(int i, double* target) const { std::copy_n(rows[i], W, target); }
+  void add(int i, double* target) const {
+    for (int j = 0; j < W; ++j) target[j] += rows[i][j];
+  }
+};
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+// The same in vector registers: three rounds of exchanges between neighbours, pairs and halves.
+template <>
+struct Block<8> {
+  using Row = double __attribute__((vector_size(64)));
+  using Unaligned = double __attribute__((vector_size(64), aligned(8), may_alias));
+  Row rows[8];
+
+  void transpose() {
+    Row s[8];
+    for (int i = 0; i < 8; i += 2) {
+      s[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+      s[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i : {0, 1, 4, 5}) {
+      rows[i] = __builtin_shufflevector(s[i], s[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      rows[i + 2] = __builtin_shufflevector(s[i], s[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (int i = 0; i < 4; ++i) {
+      s[i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+      s[i + 4] = __builtin_shufflevector(rows[i], rows[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int i = 0; i < 8; ++i) rows[i] = s[i];
+  }
+  void load(int i, const double* source) { rows[i] = *reinterpret_cast<const Unaligned*>(source); }
+  void store(int i, double* target) const { *reinterpret_cast<Unaligned*>(target) = rows[i]; }
+  void add(int i, double* target) const { *reinterpret_cast<Unaligned*>(target) += rows[i]; }
+};
+#endif
+#endif
+
+template <class Function>
+void for_each(const Pieces& pieces, Function function) {
+  for (std::int64_t n = 0; n < pieces.n; ++n) function(pieces.begin[n]);
+}
+
+// Reads the entries of one batch; no pieces are own.
+template <int W>
+void gather(const Indices& table, std::int64_t batch, const double* vector, double* __restrict__ a) {
+  const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
+  for_each(table.blocks, [&](const Piece& piece) {
+    const int* start = starts + piece.group * W;
+    Block<W> block;
+    for (int lane = 0; lane < W; ++lane) block.load(lane, vector + start[lane] + piece.offset);
+    block.transpose();
+    for (int i = 0; i < W; ++i) block.store(i, a + (piece.entry + i) * W);
+  });
+  for_each(table.singles, [&](const Piece& piece) {
+    const int* start = starts + piece.group * W;
+    const double* source = vector + piece.offset;
+    for (int lane = 0; lane < W; ++lane) a[piece.entry * W + lane] = source[start[lane]];
+  });
+}
+
+// Adds the entries of a full batch to a vector, or writes them if they are own.
+template <int W>
+void scatter(const Indices& table, std::int64_t batch, const double* __restrict__ a, double* vector) {
+  const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
+  const auto turn = [&](const Piece& piece, auto&& put) {
+    const int* start = starts + piece.group * W;
+    Block<W> block;
+    for (int i = 0; i < W; ++i) block.load(i, a + (piece.entry + i) * W);
+    block.transpose();
+    for (int lane = 0; lane < W; ++lane) put(block, lane, vector + start[lane] + piece.offset);
+  };
+  for_each(table.blocks, [&](const Piece& piece) {
+    turn(piece, [](const Block<W>& block, int lane, double* target) { block.add(lane, target); });
+  });
+  for_each(table.own_blocks, [&](const Piece& piece) {
+    turn(piece, [](const Block<W>& block, int lane, double* target) { block.store(lane, target); });
+  });
+  for_each(table.singles, [&](const Piece& piece) {
+    const int* start = starts + piece.group * W;
+    double* target = vector + piece.offset;
+    for (int lane = 0; lane < W; ++lane) target[start[lane]] += a[piece.entry * W + lane];
+  });
+  for_each(table.own_singles, [&](const Piece& piece) {
+    const int* start = starts + piece.group * W;
+    double* target = vector + piece.offset;
+    for (int lane = 0; lane < W; ++lane) target[start[lane]] = a[piece.entry * W + lane];
+  });
+}
+
+// The same for the first lanes only.
+template <int W>
+void scatter_lanes(const Indices& table, std::int64_t batch, int count, const double* a, double* vector) {
+  const auto put = [&](const Piece& piece, int size, bool is_own) {
+    for (int lane = 0; lane < count; ++lane) {
+      double* target = vector + table.starts[(batch * table.n_groups + piece.group) * W + lane] + piece.offset;
+      for (int i = 0; i < size; ++i) target[i] = (is_own ? 0.0 : target[i]) + a[(piece.entry + i) * W + lane];
+    }
+  };
+  for_each(table.blocks, [&](const Piece& piece) { put(piece, W, false); });
+  for_each(table.singles, [&](const Piece& piece) { put(piece, 1, false); });
+  for_each(table.own_blocks, [&](const Piece& piece) { put(piece, W, true); });
+  for_each(table.own_singles, [&](const Piece& piece) { put(piece, 1, true); });
+}
+
 // What the kernel sees of one batch.
 template <int W>
 class Gatherer {
  public:
-  explicit Gatherer(const Loop& loop) : loop_(loop), coordinates_(make_buffer(W * loop.nodes.width * loop.gdim)) {
+  explicit Gatherer(const Loop& loop) : loop_(loop), coordinates_(make_buffer(W * loop.coordinates.width)) {
     for (std::int64_t k = 0; k < loop.n_coefficients; ++k) {
       buffers_.push_back(make_buffer(W * loop.coefficients[k].width));
       coefficients_.push_back(buffers_.back().get());
@@ -86,33 +224,15 @@ class Gatherer {
   }
 
   void load(std::int64_t batch) {
-    load_coordinates(row<W>(loop_.nodes, batch));
-    for (std::int64_t k = 0; k < loop_.n_coefficients; ++k) {
-      const Table& table = loop_.coefficients[k];
-      const int* __restrict__ numbers = row<W>(table, batch);
-      const double* vector = loop_.vectors[k];
-      double* __restrict__ target = buffers_[static_cast<std::size_t>(k)].get();
-      for (std::int64_t i = 0; i < table.width; ++i)
-        for (int lane = 0; lane < W; ++lane) target[i * W + lane] = vector[numbers[i * W + lane]];
-    }
+    gather<W>(loop_.coordinates, batch, loop_.points, coordinates_.get());
+    for (std::size_t k = 0; k < buffers_.size(); ++k)
+      gather<W>(loop_.coefficients[k], batch, loop_.vectors[k], buffers_[k].get());
   }
 
   const double* coordinates() const { return coordinates_.get(); }
   const double* const* coefficients() const { return coefficients_.data(); }
 
  private:
-  void load_coordinates(const int* __restrict__ numbers) {
-    double* __restrict__ target = coordinates_.get();
-    const std::int64_t gdim = loop_.gdim;
-    for (std::int64_t n = 0; n < loop_.n_entries; ++n) {
-      const std::int64_t entry = loop_.entries[n];
-      const std::int64_t node = entry / gdim;
-      const std::int64_t d = entry % gdim;
-      for (int lane = 0; lane < W; ++lane)
-        target[entry * W + lane] = loop_.points[numbers[node * W + lane] * gdim + d];
-    }
-  }
-
   const Loop& loop_;
   Buffer coordinates_;
   std::vector<Buffer> buffers_;
@@ -121,9 +241,7 @@ class Gatherer {
 
 // Calls scatter(batch, a) for each batch; entry i of lane l is a[i * W + l].
 template <int W, class Scatter>
-void run(const Loop& loop, Scatter scatter) {
-  std::int64_t size = 1;
-  for (std::int64_t k = 0; k < loop.rank; ++k) size *= loop.arguments[k].width;
+void run(const Loop& loop, std::int64_t size, Scatter scatter) {
   const Buffer a = make_buffer(size * W);
   Gatherer<W> gatherer(loop);
   for (std::int64_t batch = 0; batch < loop.n_batches; ++batch) {
@@ -138,24 +256,18 @@ void run(const Loop& loop, Scatter scatter) {
 
 template <int W>
 void add_number(const Loop& loop, double* result) {
-  run<W>(loop, [&](std::int64_t batch, const double* a) {
+  run<W>(loop, 1, [&](std::int64_t batch, const double* a) {
     for (int lane = 0; lane < loop.counts[batch]; ++lane) *result += a[lane];
   });
 }
 
 template <int W>
 void add_vector(const Loop& loop, double* vector) {
-  const Table& table = loop.arguments[0];
-  run<W>(loop, [&](std::int64_t batch, const double* a) {
-    const int* numbers = row<W>(table, batch);
-    const int count = loop.counts[batch];
-    if (count == W) {
-      for (std::int64_t i = 0; i < table.width; ++i)
-        for (int lane = 0; lane < W; ++lane) vector[numbers[i * W + lane]] += a[i * W + lane];
-    } else {
-      for (std::int64_t i = 0; i < table.width; ++i)
-        for (int lane = 0; lane < count; ++lane) vector[numbers[i * W + lane]] += a[i * W + lane];
-    }
+  run<W>(loop, loop.target.width, [&](std::int64_t batch, const double* a) {
+    if (loop.counts[batch] == W)
+      scatter<W>(loop.target, batch, a, vector);
+    else
+      scatter_lanes<W>(loop.target, batch, loop.counts[batch], a, vector);
   });
 }
 
@@ -173,7 +285,7 @@ std::int64_t add_matrix(const Loop& loop, const Matrix& matrix) {
   const Table& tests = loop.arguments[0];
   const Table& trials = loop.arguments[1];
   std::int64_t n_lost = 0;
-  run<W>(loop, [&](std::int64_t batch, const double* a) {
+  run<W>(loop, tests.width * trials.width, [&](std::int64_t batch, const double* a) {
     const int* rows = row<W>(tests, batch);
     const int* columns = row<W>(trials, batch);
     for (int lane = 0; lane < loop.counts[batch]; ++lane)

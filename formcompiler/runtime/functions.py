@@ -18,9 +18,10 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.errornorms import find_coefficients, find_constants, find_number
 from formcompiler.problem import Dirichlet, Value, is_expression
 from formcompiler.progress import stage
-from formcompiler.runtime.assembly import KernelHandle, Operator
+from formcompiler.runtime.assembly import Operator
 from formcompiler.runtime.mesh import UNTAGGED, FloatArray, IntArray, Mesh
 from formcompiler.runtime.spaces import DofMap, Evaluate, make_dofmap, physical_points
+from formcompiler.runtime.tasks import KernelHandle
 
 
 class CompiledForm(Protocol):

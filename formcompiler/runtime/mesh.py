@@ -20,6 +20,7 @@ from formcompiler.elements.layout import symmetries
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import cube_simplices, subdivide, vertex_weights
 from formcompiler.runtime.numbering import number_entities, unique_rows
+from formcompiler.runtime.runs import Groups, find_groups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
@@ -106,6 +107,17 @@ class Mesh:
     def coordinates(self) -> FloatArray:
         """Return the coordinates of each cell's nodes, axes (cell, node, gdim)."""
         return self.points[self.cells]
+
+    @cached_property
+    def coordinate_numbers(self) -> IntArray:
+        """Return the flat numbers of each cell's coordinates in `points`, axes (cell, node and direction)."""
+        numbers = self.cells[:, :, None] * self.gdim + np.arange(self.gdim, dtype=np.int32)
+        return np.asarray(numbers.reshape(self.n_cells, -1))
+
+    @cached_property
+    def coordinate_groups(self) -> Groups:
+        """Return the groups of coordinates whose numbers differ equally in all cells."""
+        return find_groups(self.coordinate_numbers)
 
     @cached_property
     def h(self) -> float:
@@ -210,10 +222,11 @@ def box_mesh(cell: str, n: Sequence[int], lower: Sequence[float], upper: Sequenc
     if cell not in TENSOR_CELLS:
         boxes = boxes[:, cube_simplices(dim)].reshape(-1, dim + 1)
     mesh = make_mesh(cell, np.array(lower, dtype=np.float64) + lattice * scale, boxes)
-    corners = lattice[boxes[:, np.array(topology(cell)[dim - 1])]]
+    facets = np.array(topology(cell)[dim - 1])
     for direction in range(dim):
         for end, value in enumerate((0, n[direction])):
-            mesh.facet_tags[(corners[..., direction] == value).all(axis=2)] = 2 * direction + end + 1
+            is_there = (lattice[:, direction] == value)[boxes]
+            mesh.facet_tags[is_there[:, facets].all(axis=2)] = 2 * direction + end + 1
     return mesh
 
 

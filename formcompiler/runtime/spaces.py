@@ -25,6 +25,7 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import vertex_weights
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
 from formcompiler.runtime.numbering import number_entities
+from formcompiler.runtime.runs import Groups, find_groups
 
 Evaluate = Callable[[FloatArray, npt.NDArray[np.integer]], FloatArray]
 """Values of a function, axes (cell, point, component), at reference points, axes (point, direction), of some cells."""
@@ -45,6 +46,11 @@ class DofMap:
     mesh: Mesh
     cell_dofs: IntArray
     n_dofs: int
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Return the groups of dofs whose numbers differ equally in all cells."""
+        return find_groups(self.cell_dofs)
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:

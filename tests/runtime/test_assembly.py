@@ -8,9 +8,10 @@ from randomized import CELLS, random_mesh
 import formcompiler
 from formcompiler.elements.cells import dimension
 from formcompiler.errors import InternalCompilerError, UnsupportedFormError
-from formcompiler.runtime.assembly import Operator, make_batches, select_entities
+from formcompiler.runtime.assembly import Operator
 from formcompiler.runtime.mesh import box_mesh
 from formcompiler.runtime.spaces import make_dofmap
+from formcompiler.runtime.tasks import make_batches, select_entities
 
 TRIANGLE_MASS = """
   double det = (x[2]-x[0])*(x[5]-x[1]) - (x[4]-x[0])*(x[3]-x[1]);

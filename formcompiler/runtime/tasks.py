@@ -1,0 +1,225 @@
+"""What a kernel runs over: cells or facets in batches, and the numbers of their dofs as engine.cc reads them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.runtime.mesh import ByteArray, IntArray, Mesh
+from formcompiler.runtime.runs import Groups, cut_runs, find_runs
+
+SubdomainId = int | Literal["otherwise"]
+
+
+class KernelHandle(Protocol):
+    """One compiled kernel of a form: a C function with the signature ``Kernel`` of engine.cc."""
+
+    @property
+    def integral_type(self) -> str:
+        """Return "cell", "exterior_facet" or "interior_facet"."""
+
+    @property
+    def subdomain_ids(self) -> tuple[SubdomainId, ...]:
+        """Return the tags of the entities; "otherwise" stands for all entities, tagged or not."""
+
+    @property
+    def address(self) -> int:
+        """Return the address of the C function."""
+
+    @property
+    def coefficients(self) -> tuple[int, ...]:
+        """Return the positions of the kernel's coefficients among those of the form."""
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Return the positions of the kernel's constants among those of the form."""
+
+    @property
+    def lanes(self) -> int:
+        """Return how many entities one call takes."""
+
+    @property
+    def coordinate_entries(self) -> tuple[int, ...] | None:
+        """Return the flat numbers of the coordinates, axes (side, node, direction), that it reads; None for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """The cells or facets that a kernel is called for; all arrays have the axes (entity, side)."""
+
+    cells: IntArray
+    facets: IntArray
+    permutations: ByteArray
+
+
+def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[SubdomainId]) -> Entities:
+    """Return the entities of each subdomain after one another; those in two subdomains come twice.
+
+    Raises:
+        UnsupportedFormError: for integral types other than cell, exterior_facet and interior_facet.
+    """
+    if integral_type == "cell":
+        cells = np.arange(mesh.n_cells, dtype=np.int32)[:, None]
+        tags, facets, permutations = mesh.cell_tags, np.zeros_like(cells), np.zeros(cells.shape, dtype=np.uint8)
+    elif integral_type == "exterior_facet":
+        boundary = mesh.boundary_facets
+        cells, facets, tags = boundary.cells[:, None], boundary.local_facets[:, None], boundary.tags
+        permutations = np.zeros(cells.shape, dtype=np.uint8)
+    elif integral_type == "interior_facet":
+        interior = mesh.interior_facets
+        cells, facets, permutations = interior.cells, interior.local_facets, interior.permutations
+        tags = interior.tags
+    else:
+        raise UnsupportedFormError(
+            f"the embedded engine has no loop for integrals of type '{integral_type}'; use dx, ds or dS"
+        )
+    chosen = [np.arange(len(tags)) if i == "otherwise" else np.flatnonzero(tags == i) for i in subdomain_ids]
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
+    return Entities(*(np.ascontiguousarray(table[rows]) for table in (cells, facets, permutations)))
+
+
+def make_batches(entities: Entities, lanes: int) -> IntArray:
+    """Return the entities in batches of equal facet numbers and permutations, axes (batch, lane); -1 pads the last."""
+    n = len(entities.cells)
+    keys = np.hstack([entities.facets, entities.permutations])
+    groups = np.unique(keys, axis=0, return_inverse=True)[1].ravel() if n else np.zeros(0, dtype=np.int64)
+    batches = []
+    for group in range(int(groups.max(initial=-1)) + 1):
+        members = np.flatnonzero(groups == group)
+        members = np.pad(members, (0, -len(members) % lanes), constant_values=-1)
+        batches.append(members.reshape(-1, lanes))
+    return np.concatenate([np.zeros((0, lanes), dtype=np.int32), *batches]).astype(np.int32)
+
+
+class Table(ctypes.Structure):
+    """The struct of this name in engine.cc."""
+
+    _fields_ = (("numbers", ctypes.c_void_p), ("width", ctypes.c_int64))
+
+
+class _Pieces(ctypes.Structure):
+    _fields_ = (("begin", ctypes.c_void_p), ("n", ctypes.c_int64))
+
+
+class IndicesStructure(ctypes.Structure):
+    """The struct ``Indices`` of engine.cc."""
+
+    _fields_ = (
+        ("starts", ctypes.c_void_p),
+        ("n_groups", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("blocks", _Pieces),
+        ("singles", _Pieces),
+        ("own_blocks", _Pieces),
+        ("own_singles", _Pieces),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Indices:
+    """What the engine needs to find numbers of dofs: see ``Indices`` in engine.cc.
+
+    Attributes:
+        starts: Number of the representative of each group, axes (batch, side and group, lane).
+        width: Entries of all sides.
+        pieces: Blocks and singles that are added, blocks and singles that are written.
+    """
+
+    starts: IntArray
+    width: int
+    pieces: tuple[IntArray, ...]
+
+    def structure(self) -> IndicesStructure:
+        """Return what the engine is given."""
+        pieces = [_Pieces(pointer(part), len(part)) for part in self.pieces]
+        return IndicesStructure(pointer(self.starts), self.starts.shape[1], self.width, *pieces)
+
+
+class Task:
+    """One kernel with its entities in batches, and the tables that its loop reads."""
+
+    def __init__(self, kernel: KernelHandle, mesh: Mesh) -> None:
+        self.kernel = kernel
+        self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
+        batches = make_batches(self.entities, kernel.lanes)
+        self.counts = (batches >= 0).sum(axis=1, dtype=np.int32)
+        padded = np.where(batches < 0, batches[:, :1], batches)
+        self.facets = np.ascontiguousarray(self.entities.facets[padded[:, 0]])
+        self.permutations = np.ascontiguousarray(self.entities.permutations[padded[:, 0]])
+        self._cells = self.entities.cells[padded]
+        self._tables: dict[int, tuple[IntArray, IntArray]] = {}  # what is kept alive, so that its id stays its own
+        self._starts: dict[int, tuple[Groups, IntArray]] = {}
+        self.coordinates = self.indices(mesh.coordinate_numbers, mesh.coordinate_groups, kernel.coordinate_entries)
+
+    @property
+    def n_sides(self) -> int:
+        """Return how many cells an entity has."""
+        return int(self.entities.cells.shape[1])
+
+    def table(self, cell_numbers: IntArray) -> IntArray:
+        """Return numbers given per cell, axes (cell, entry), with the axes (batch, side and entry, lane)."""
+        key = id(cell_numbers)
+        if key not in self._tables:
+            self._tables[key] = cell_numbers, self._arrange(cell_numbers)
+        return self._tables[key][1]
+
+    def indices(
+        self,
+        cell_numbers: IntArray,
+        groups: Groups,
+        entries: Sequence[int] | None = None,
+        own: npt.NDArray[np.bool_] | None = None,
+        is_read: bool = True,
+    ) -> Indices:
+        """Return the same numbers compressed.
+
+        Args:
+            cell_numbers: Axes (cell, entry).
+            groups: Their groups.
+            entries: Flat numbers of the entries that are needed, axes (side, entry); all if not given.
+            own: Tells of each entry of a cell whether it is written and not added.
+            is_read: Whether the vector is read, and not added to.
+        """
+        key = id(groups)
+        if key not in self._starts:
+            self._starts[key] = groups, self._arrange(cell_numbers[:, groups.representatives])
+        n_groups, width = len(groups.representatives), cell_numbers.shape[1]
+        own = np.zeros(width, dtype=bool) if own is None else own
+        wanted = np.arange(self.n_sides * width) if entries is None else np.array(entries, dtype=np.int64)
+        pieces: list[IntArray] = []
+        for is_own in (False, True):
+            runs = []
+            for side in range(self.n_sides):
+                here = wanted[wanted // width == side] - side * width
+                found = find_runs(groups, here[own[here] == is_own])
+                runs.append(found + np.array([side * n_groups, side * width, 0, 0], dtype=np.int32))
+            may_overlap = is_own or is_read
+            pieces += cut_runs(np.concatenate(runs), _block_size(self.kernel.lanes), may_overlap=may_overlap)
+        return Indices(self._starts[key][1], self.n_sides * width, tuple(pieces))
+
+    def _arrange(self, cell_numbers: IntArray) -> IntArray:
+        numbers = cell_numbers[self._cells]  # axes (batch, lane, side, entry)
+        n_batches, lanes, sides, width = numbers.shape
+        flat = numbers.reshape(n_batches, lanes, sides * width)
+        return np.ascontiguousarray(flat.transpose(0, 2, 1), dtype=np.int32)
+
+
+def pointer(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+    """Return the address of an array, which the caller keeps alive."""
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def make_table(numbers: IntArray) -> Table:
+    """Return what the engine is given of numbers, axes (batch, entry, lane), which the caller keeps alive."""
+    return Table(pointer(numbers), numbers.shape[1])
+
+
+def _block_size(lanes: int) -> int:
+    """Return how many entries the engine turns at once: 8 x 8 numbers fit the registers."""
+    return lanes if lanes == 8 else 1
