@@ -7,11 +7,14 @@ from typing import Any
 
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
-from pymbolic.mapper import WalkMapper
+from pymbolic.mapper import IdentityMapper
 
 from formcompiler.errors import InternalCompilerError
+from formcompiler.naming import Namer
 
 Expression = Any
+VectorCall = tuple[str, str, tuple[Any, ...]]
+"""Name of the value, function and arguments."""
 
 _LOOSEST, _OR, _AND, _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
@@ -46,7 +49,6 @@ class ExpressionWriter:
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], real_type: str, lane: str = "") -> None:
         self._shapes = shapes
         self._lane = lane
-        self._by_lane = False
         self._renamed: Mapping[str, str] = {}
         self._suffix = "F" if real_type == "float32" else ""
         self._complex = "std::complex<float>" if real_type == "float32" else "std::complex<double>"
@@ -72,14 +74,6 @@ class ExpressionWriter:
         """Write arrays under other names."""
         self._renamed = names
 
-    def by_lane(self, expression: Expression) -> str:
-        """Return the text of an expression for the one lane whose number is the lane's iname."""
-        self._by_lane = True
-        try:
-            return self(expression)
-        finally:
-            self._by_lane = False
-
     def vector(self, expression: Expression) -> str:
         """Return the text of an expression as a vector."""
         if self.is_vector(expression):
@@ -90,23 +84,27 @@ class ExpressionWriter:
 
     def is_vector(self, expression: Expression) -> bool:
         """Return whether an expression has one value for each lane."""
-        return bool(self._lane) and not self._by_lane and self._lane in get_dependencies(expression)
+        return bool(self._lane) and self._lane in get_dependencies(expression)
 
-    def needs_lanes_one_by_one(self, expression: Expression) -> bool:
-        """Return whether an expression has a function of vectors that there is no vector code for."""
-        finder = _CallFinder()
-        finder(expression)
-        return any(self.is_vector(call) for call in finder.calls)
+    def split_calls(self, expression: Expression, namer: Namer) -> tuple[list[VectorCall], Expression]:
+        """Return the functions of vectors that have no vector code, inner ones first, and the expression without them.
+
+        Args:
+            expression: The expression.
+            namer: Gives names to their values.
+        """
+        splitter = _CallSplitter(self, self._lane, namer)
+        rest = splitter(expression)
+        return splitter.calls, rest
 
     def access(self, subscript: Any) -> str:
         """Return the text of an array access with one linear index."""
         name = subscript.aggregate.name
         index = subscript.index_tuple
-        shape = self._shapes[name]
+        shape = self._shapes.get(name, (0,))
         name = self._renamed.get(name, name)
         if self._lane and index[-1] == prim.Variable(self._lane):
-            text = self._linear_access(name, shape[:-1], index[:-1])
-            return f"{text}[{self._lane}]" if self._by_lane else text
+            return self._linear_access(name, shape[:-1], index[:-1])
         return self._linear_access(name, shape, index)
 
     def integer(self, expression: Expression) -> str:
@@ -229,18 +227,24 @@ class ExpressionWriter:
         return f"{left} {expression.operator!s} {right}", _COMPARISON
 
 
-class _CallFinder(WalkMapper[[]]):
-    """Collects the calls of functions other than abs."""
+class _CallSplitter(IdentityMapper[[]]):
+    """Replaces calls of functions other than abs by names."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: ExpressionWriter, lane: str, namer: Namer) -> None:
         super().__init__()
-        self.calls: list[Any] = []
+        self._writer = writer
+        self._lane = lane
+        self._namer = namer
+        self.calls: list[VectorCall] = []
 
-    def map_call(self, expr: Any) -> None:
-        if expr.function.name == "abs":
-            self.rec(expr.parameters[0])
-        else:
-            self.calls.append(expr)
+    def map_call(self, expr: Any) -> Any:
+        parameters = tuple(self.rec(p) for p in expr.parameters)
+        name = expr.function.name
+        if name == "abs" or not self._writer.is_vector(expr):
+            return prim.Call(expr.function, parameters)
+        value = self._namer.unique(f"{name}_value")
+        self.calls.append((value, name, parameters))
+        return prim.Variable(value)[prim.Variable(self._lane)]
 
 
 def _linear_text(constant: int, terms: Mapping[str, int]) -> str:

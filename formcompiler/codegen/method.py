@@ -7,7 +7,7 @@ so that nothing has to be asked of the polyhedral library (loopy's own code gene
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,7 @@ class _MethodWriter:
         shapes = {name: array.shape for name, array in arrays.items()}
         self._real_type = np.empty(0, scalar_type).real.dtype
         self._lane = lane
+        self._namer = Namer({*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames()})
         self._vectors = find_wide(kernel, lane)
         self._n_writers = {name: len(writers) for name, writers in kernel.writer_map().items()}
         self._expression = ExpressionWriter(shapes, self._real_type.name, lane)
@@ -137,17 +138,38 @@ class _MethodWriter:
                 depth -= 1
                 self._add("}", depth)
             elif isinstance(item, RunInstruction):
-                self._add(self._statement(self._kernel.id_to_insn[item.insn_id]), depth)
+                for text in self._statements(self._kernel.id_to_insn[item.insn_id]):
+                    self._add(text, depth)
 
     def _add(self, text: str, depth: int) -> None:
         self._lines += _wrap("  " * depth + text, "  " * depth + "    ")
 
-    def _statement(self, instruction: Any) -> str:
-        if self._expression.needs_lanes_one_by_one(instruction.expression):
-            return self._statement_by_lane(instruction)
+    def _statements(self, instruction: Any) -> list[str]:
+        """Return the statement, after those that compute functions of vectors, which have code for one lane only."""
+        if not self._lane:
+            return [self._statement(instruction, instruction.expression)]
+        calls, expression = self._expression.split_calls(instruction.expression, self._namer)
+        texts = [text for call in calls for text in self._call_by_lane(*call)]
+        return [*texts, self._statement(instruction, expression)]
+
+    def _call_by_lane(self, name: str, function: str, arguments: Sequence[Any]) -> list[str]:
+        """Return statements that call a function for all lanes."""
+        texts, scalars = [], []
+        for argument in arguments:
+            if self._expression.is_vector(argument):
+                own = self._namer.unique("argument")
+                texts.append(f"const Lanes {own} = {self._expression(argument)};")
+                scalars.append(f"{own}[{self._lane}]")
+            else:
+                scalars.append(self._expression(argument))
+        lane, extent = self._lane, int(self._kernel.get_constant_iname_length(self._lane))
+        loop = f"for (int {lane} = 0; {lane} < {extent}; ++{lane})"
+        return [*texts, f"Lanes {name}; {loop} {name}[{lane}] = std::{function}({', '.join(scalars)});"]
+
+    def _statement(self, instruction: Any, expression: Any) -> str:
         target = self._expression(instruction.assignee)
         is_vector = self._expression.is_vector(instruction.assignee)
-        value = self._writer(instruction, is_vector)(instruction.expression)
+        value = self._writer(instruction, is_vector)(expression)
         name = self._declared_at.get(instruction.id)
         if name is not None:
             dtype = self._kernel.temporary_variables[name].dtype
@@ -168,13 +190,6 @@ class _MethodWriter:
             return self._expression.integer
         return self._expression.vector if is_vector else self._expression
 
-    def _statement_by_lane(self, instruction: Any) -> str:
-        target, value = map(self._expression.by_lane, (instruction.assignee, instruction.expression))
-        name = self._declared_at.get(instruction.id)
-        declaration = f"Lanes {name}; " if name is not None else ""
-        extent = int(self._kernel.get_constant_iname_length(self._lane))
-        return f"{declaration}for (int {self._lane} = 0; {self._lane} < {extent}; ++{self._lane}) {target} = {value};"
-
     def _write_vector_types(self) -> None:
         """Write the type of vectors, and names for arguments as arrays of vectors."""
         kind, size = CPP_TYPES[self._real_type.name], self._real_type.itemsize
@@ -185,8 +200,7 @@ class _MethodWriter:
             f"  using Mask = {number} __attribute__((vector_size({lanes * size})));",
             f"  using LanesInMemory = {kind} __attribute__((vector_size({lanes * size}), aligned({size}), may_alias));",
         ]
-        namer = Namer({*self._kernel.arg_dict, *self._kernel.temporary_variables, *self._kernel.all_inames()})
-        names = {a.name: namer.unique(f"{a.name}_lanes") for a in self._kernel.args if a.name in self._vectors}
+        names = {a.name: self._namer.unique(f"{a.name}_lanes") for a in self._kernel.args if a.name in self._vectors}
         for name, renamed in names.items():
             constant = "" if name in self._kernel.get_written_variables() else "const "
             pointer = f"{constant}LanesInMemory*"

@@ -34,8 +34,11 @@ from formcompiler.naming import to_identifier
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared")
-"""Flags of every library; the flags for the machine's own instruction set come on top (`native_flags`)."""
+DEFAULT_FLAGS = ("-std=c++17", "-O2", "-fno-math-errno", "-fPIC", "-shared")
+"""Flags of every library, none of which changes values; the machine's own instruction set comes on top (`native_flags`).
+
+Without errno, square roots of vectors are one instruction.
+"""
 
 _HOW_TO_INSTALL = (
     "install one: 'apt install g++' (Debian, Ubuntu), 'xcode-select --install' (macOS), "
