@@ -35,7 +35,7 @@ from formcompiler.naming import to_identifier
 logger = logging.getLogger(__name__)
 
 DEFAULT_FLAGS = ("-std=c++17", "-O2", "-fno-math-errno", "-fPIC", "-shared")
-"""Flags of every library, none of which changes values; the machine's own instruction set comes on top (`native_flags`).
+"""Flags of every library, none of which changes values; the machine's own instructions come on top (`native_flags`).
 
 Without errno, square roots of vectors are one instruction.
 """
