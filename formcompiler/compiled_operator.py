@@ -59,7 +59,7 @@ def compile_operator(
 
     Args:
         forms: What to compile; with ``part="diagonal"`` the diagonal of the Jacobian is compiled as well, with
-            ``vectorize="cells"`` a second kernel of each kind that works on a batch of cells.
+            ``vectorize`` a second kernel of each kind that works on a batch of cells.
         names: The user's names by ``id(object)``.
         options: Options of the compilation.
         observe: Called after each stage of each kernel.
@@ -107,12 +107,12 @@ def compile_expressions(
 
 def _variants(role: KernelRole, options: Options) -> list[tuple[KernelRole, str, Options]]:
     """Return role, suffix of the name and options of all kernels that are made of one integral."""
-    single = replace(options, part="full", vectorize="none" if options.vectorize == "cells" else options.vectorize)
+    single = replace(options, part="full", vectorize="none")
     found = [(role, "", single)]
     if role == "jacobian" and options.part == "diagonal":
         found.append(("diagonal", "", replace(single, part="diagonal")))
-    if options.vectorize == "cells":
-        found += [(r, "_batch", replace(used, vectorize="cells")) for r, _, used in found]
+    if options.vectorize != "none":
+        found += [(r, "_batch", replace(used, vectorize=options.vectorize)) for r, _, used in found]
     return found
 
 

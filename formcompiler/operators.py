@@ -91,7 +91,7 @@ def operator_code(operator: CompiledOperator, options: Options) -> OperatorCode:
         numerical=options.jacobian == "numerical",
         coefficients=tuple(zip(names.coefficients, map(_element, forms.coefficients()), strict=True)),
         constants=tuple(zip(names.constants, (tuple(c.ufl_shape) for c in forms.constants()), strict=True)),
-        refusal=find_refusal([k.integral for _, k in operator.kernels]) or _refuse_lanes(operator),
+        refusal=find_refusal([k.integral for _, k in operator.kernels]),
     )
 
 
@@ -103,14 +103,6 @@ def to_class_name(name: str) -> str:
     """Return a name such as NonlinearPoisson for nonlinear_poisson."""
     words = [word for word in to_identifier(name).split("_") if word]
     return "".join(word[0].upper() + word[1:] for word in words)
-
-
-def _refuse_lanes(operator: CompiledOperator) -> str:
-    """Return why kernels with lanes fit no local operator, or ""."""
-    lanes = max((k.method.lanes for _, k in operator.kernels), default=1)
-    if lanes == 1:
-        return ""
-    return f"each kernel takes {lanes} cells at once, and local operators see one; use vectorize=none"
 
 
 def find_refusal(integrals: Sequence[FormIntegral]) -> str:

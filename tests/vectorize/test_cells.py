@@ -17,12 +17,8 @@ from oracles import forms
 from vectorize.batches import different_cells, tabulate, tabulate_batch
 
 import formcompiler
-from formcompiler.compiled_operator import compile_operator, plan_file
 from formcompiler.errors import VectorizationError
-from formcompiler.formfile import load_form_file
 from formcompiler.kernel.builder import KernelBuilder
-from formcompiler.operators import operator_code
-from formcompiler.options import make_options
 from formcompiler.vectorize.cells import CellLanes
 
 CASES = {case.name: case for case in forms.all_forms()}
@@ -173,23 +169,3 @@ def test_the_same_text_compiles_without_warnings_for_any_registers(
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[:2000]
-
-
-FORM_FILE = """
-import basix.ufl
-from ufl import FunctionSpace, Mesh, TestFunction, TrialFunction, dx, grad, inner
-
-mesh = Mesh(basix.ufl.element("Lagrange", "quadrilateral", 1, shape=(2,)))
-V = FunctionSpace(mesh, basix.ufl.element("Lagrange", "quadrilateral", 1))
-a = inner(grad(TrialFunction(V)), grad(TestFunction(V))) * dx
-"""
-
-
-def test_kernels_of_several_cells_make_no_local_operator(tmp_path: Path) -> None:
-    path = tmp_path / "laplace.py"
-    path.write_text(FORM_FILE)
-    options = make_options(vectorize="cells", lanes=4)
-    form_file = load_form_file(path)
-    (planned,) = plan_file(form_file, options)
-    refusal = operator_code(compile_operator(planned, form_file.names, options), options).refusal
-    assert refusal == "each kernel takes 4 cells at once, and local operators see one; use vectorize=none"
