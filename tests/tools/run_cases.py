@@ -105,7 +105,7 @@ def case_functions(oracle: Oracle, default_type: str) -> tuple[Tabulate, Tabulat
         default_type: Scalar type of calls that name none.
     """
 
-    def tab(  # noqa: PLR0917
+    def tab(
         form: Any,
         itype: str = "cell",
         marker: int | None = None,
@@ -122,7 +122,7 @@ def case_functions(oracle: Oracle, default_type: str) -> tuple[Tabulate, Tabulat
         result = oracle.form(form, itype, marker, x, chosen, **_data(w, c, facet, perm))
         return result[()] if np.ndim(result) == 0 else result
 
-    def etab(  # noqa: PLR0917
+    def etab(
         expr: Any,
         points: Any,
         x: Any = None,
