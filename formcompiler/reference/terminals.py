@@ -97,9 +97,9 @@ def _coefficient_derivative(ev: Evaluator, expr: Expr, state: State) -> Jet:
     integrand, coefficients, directions, known = expr.ufl_operands
     pairs = dict(zip(coefficients.ufl_operands, directions.ufl_operands, strict=True))
     dependent = known.ufl_operands
-    for function, slopes in zip(dependent[::2], dependent[1::2], strict=True):
+    for dependency, slopes in zip(dependent[::2], dependent[1::2], strict=True):
         listed = slopes.ufl_operands if isinstance(slopes, ufl.classes.ExprList) else (slopes,)
-        pairs[function] = sum(_times(s, d) for s, d in zip(listed, directions.ufl_operands, strict=True))
+        pairs[dependency] = sum(_times(s, d) for s, d in zip(listed, directions.ufl_operands, strict=True))
     return ev.gateaux(integrand, pairs, state)
 
 
