@@ -258,3 +258,9 @@ def test_every_public_name_is_there_and_no_other():
         assert getattr(formcompiler, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         formcompiler.no_such_name  # noqa: B018
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    """Test folders are no packages, so that pytest could not tell two modules of one name apart."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
