@@ -16,6 +16,7 @@ import numpy as np
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
 
 from formcompiler.codegen.expressions import CPP_TYPES, ExpressionWriter
+from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.linearize import find_wide, vector_inames
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.naming import Namer
@@ -146,6 +147,8 @@ class _MethodWriter:
 
     def _statements(self, instruction: Any) -> list[str]:
         """Return the statement, after those that compute functions of vectors, which have code for one lane only."""
+        if instruction.predicates:
+            raise InternalCompilerError(f"instruction {instruction.id} has a predicate, which has no C++ here: use If")
         if not self._lane:
             return [self._statement(instruction, instruction.expression)]
         calls, expression = self._expression.split_calls(instruction.expression, self._namer)
