@@ -35,6 +35,10 @@ _REMEDIES = (
         "CellNormal needs cells of one dimension less than the space, such as triangles in 3D; on facets use "
         "FacetNormal",
     ),
+    (
+        "Unexpected complex value",
+        "a function of a literal, such as sqrt(-2), is not defined over the real numbers; a complex scalar_type has it",
+    ),
     ("Circumradius only makes sense", "Circumradius needs an affine simplex; use CellDiameter on this mesh"),
     (
         "Facet edge lengths only",

@@ -53,7 +53,7 @@ def test_values_of_analytic_functions_of_complex_numbers_equal_dense_evaluation(
 
 
 def test_gradients_and_derivatives_of_all_functions_equal_dense_evaluation():
-    forms = {f"gradient of {name}": ufl.grad(e)[0] * DX for name, e in (ANALYTIC | REAL).items()}
+    forms = {f"gradient of {name}": ufl.grad(e)[0] * DX for name, e in (ANALYTIC | REAL).items() if name != "rotations"}
     forms |= {f"derivative of {name}": ufl.derivative(e * DX, U) for name, e in (ANALYTIC | REAL).items()}
     agree(forms)
 
@@ -61,7 +61,8 @@ def test_gradients_and_derivatives_of_all_functions_equal_dense_evaluation():
 @pytest.mark.slow
 def test_second_derivatives_of_all_functions_equal_dense_evaluation():
     smooth = {name: ufl.derivative(ufl.derivative(e * DX, U), U) for name, e in (ANALYTIC | REAL).items()}
-    linear = ("literals", "rotations", "sign and size")
+    # of functions of degree 1 these have no second derivative, so that nothing is left to compare
+    linear = ("literals", "rotations", "sign and size", "parts of tensors", "condition")
     agree({name: form for name, form in smooth.items() if name not in linear})
 
 

@@ -46,11 +46,11 @@ def test_a_skewed_square_has_two_bounds_on_each_side():
     assert not found.is_triangular
 
 
-def test_parameters_are_columns_of_the_right_hand_side():
+def test_parameters_are_columns_of_the_right_hand_side_in_order_of_their_names():
     found = space("[n,m] -> {[i,j]: m >= 0 and 0 <= i < n and i <= j < 2*m + n}")
-    assert found.parameters == ("n", "m")
-    assert found.upper.tolist() == [[1, 0, -1], [1, 2, -1]]
-    assert found.bounds("j") == ("i", "n + 2*m - 1")
+    assert found.parameters == ("m", "n")
+    assert found.upper.tolist() == [[0, 1, -1], [2, 1, -1]]
+    assert found.bounds("j") == ("i", "2*m + n - 1")
     assert len(found.enumerate({"n": 2, "m": 1})) == 4 + 3
 
 
