@@ -24,7 +24,7 @@ from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
-from formcompiler.frontend.checks import check_form, explain
+from formcompiler.frontend.checks import check_form, explain, with_user_names
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -66,7 +66,7 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
     Raises:
         UnsupportedFormError: if the form is outside the language.
     """
-    with _errors_of_ufl(form):
+    with _errors_of_ufl(form, names or {}):
         check_form(form)
         named = name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
         data = _compute_form_data(prepare_form(form, options), options)
@@ -88,7 +88,7 @@ def analyse_expression(
     Raises:
         UnsupportedFormError: if the expression is outside the language or the points do not fit its cell.
     """
-    with _errors_of_ufl(expr):
+    with _errors_of_ufl(expr, names or {}):
         expr = ufl.as_ufl(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
         named = name_data(arguments, *expression_data(expr), names or {})
@@ -110,16 +110,18 @@ def expression_data(expr: Any) -> tuple[list[Any], list[Any]]:
 
 
 @contextmanager
-def _errors_of_ufl(form: Any) -> Any:
-    """Turn UFL's exceptions into ours, with a remedy; silence its warnings about what we handle or refuse."""
+def _errors_of_ufl(form: Any, names: Mapping[int, str]) -> Any:
+    """Turn UFL's exceptions into ours, with a remedy and the user's names; silence warnings about what we handle."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Only know how to compute")
             yield
+    except UnsupportedFormError as error:
+        raise UnsupportedFormError(with_user_names(str(error), form, names)) from error
     except FormCompilerError:
         raise
     except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
-        raise UnsupportedFormError(explain(error)) from error
+        raise UnsupportedFormError(with_user_names(explain(error), form, names)) from error
 
 
 def _compute_form_data(form: Any, options: Options) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import ufl
 import ufl.classes as uc
-from ufl.algorithms.analysis import extract_arguments, extract_type
+from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants, extract_type
 
 from formcompiler.errors import UnsupportedFormError
 
@@ -58,6 +60,26 @@ def explain(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     remedies = [remedy for phrase, remedy in _REMEDIES if phrase in text]
     return f"UFL refuses the form: {text}" + "".join(f" -- {remedy}" for remedy in remedies)
+
+
+def with_user_names(text: str, form: Any, names: Mapping[int, str]) -> str:
+    """Return a message in which UFL's names of functions, such as w_3, are the user's variable names.
+
+    Args:
+        text: The message.
+        form: Form or expression that it is about.
+        names: Variable name by ``id(object)``.
+    """
+    if not isinstance(form, (ufl.Form, ufl.core.expr.Expr)):
+        return text
+    functions = [*extract_arguments(form), *extract_coefficients(form), *extract_constants(form)]
+    known = {str(f): names[id(f)] for f in functions if id(f) in names}
+    named = re.sub(r"\b[a-z]_\d+\b", lambda found: known.get(found.group(), found.group()), text)
+    if "must be restricted" not in text:
+        return named
+    double = [f for f in extract_coefficients(form) if f.ufl_function_space().ufl_element().discontinuous]
+    listed = ", ".join(names.get(id(f), str(f)) for f in double)
+    return f"{named} (discontinuous here: {listed})" if listed else named
 
 
 def check_form(form: Any) -> None:

@@ -9,12 +9,14 @@ import sys
 import textwrap
 import time
 
+import basix.ufl
 import numpy as np
 import pytest
 import ufl
 from checking import coefficient, mesh, space, tensor
 
 import formcompiler
+from formcompiler.errors import UnsupportedFormError
 
 PROGRAM = textwrap.dedent(
     """
@@ -94,3 +96,17 @@ def test_the_user_s_form_stays_as_it_is():
     tensor(form, np.random.default_rng(0).random((6, 3)), coefficients={f: np.ones(3)})
     formcompiler.compile_form(form, scalar_type="complex128")
     assert (repr(form), form.signature()) == before
+
+
+def test_refusals_call_functions_by_the_names_of_the_user():
+    domain = mesh("triangle")
+    pressure, flux = coefficient(domain, "DG", 1), coefficient(domain)
+    test = ufl.TestFunction(space(domain))
+    names = {id(pressure): "pressure", id(flux): "flux", id(test): "q"}
+    with pytest.raises(UnsupportedFormError, match=r"must be restricted.*discontinuous here: pressure"):
+        formcompiler.compile_form(pressure * flux * ufl.avg(test) * ufl.dS, names=names)
+    other = coefficient(ufl.Mesh(basix.ufl.element("Lagrange", "triangle", 1, shape=(2,)), ufl_id=9137))
+    with pytest.raises(UnsupportedFormError, match=r"^tracer is defined on another mesh"):
+        formcompiler.compile_form(other * test * ufl.dx(domain=domain), names={id(other): "tracer"})
+    with pytest.raises(UnsupportedFormError, match="depending on form argument q"):
+        formcompiler.compile_form(test**2 * flux * ufl.dx, names=names)
