@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from formcompiler.kernels import Kernel
 from formcompiler.naming import Namer, to_identifier
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.progress import stage
+from formcompiler.runtime.compiler import write_atomically
 
 _log = logging.getLogger(__name__)
 
@@ -181,21 +180,6 @@ def _write_elements(form_file: Any, options: Options) -> SourceFile:
 
 
 def _write(directory: Path, file: SourceFile) -> Path:
-    """Write one file under a temporary name and rename it."""
     path = directory / file.name
-    handle, temporary = tempfile.mkstemp(prefix=f".{file.name}-", dir=directory)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(file.text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_atomically(path, file.text.encode())
     return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +16,11 @@ from ufl.algorithms.apply_algebra_lowering import apply_algebra_lowering
 from ufl.algorithms.apply_derivatives import apply_derivatives
 from ufl.algorithms.apply_function_pullbacks import apply_function_pullbacks
 from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
-from ufl.algorithms.check_arities import ArityMismatch
-from ufl.algorithms.comparison_checker import ComplexComparisonError
 from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 
 from formcompiler.elements.quadrature import QuadratureRule
-from formcompiler.errors import FormCompilerError, UnsupportedFormError
-from formcompiler.frontend.checks import check_form, explain, with_user_names
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.checks import check_form, errors_of_ufl
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -66,7 +62,7 @@ def analyse_form(form: Any, options: Options, names: Mapping[int, str] | None = 
     Raises:
         UnsupportedFormError: if the form is outside the language.
     """
-    with _errors_of_ufl(form, names or {}):
+    with errors_of_ufl([form], names or {}):
         check_form(form)
         named = name_data(form.arguments(), form.coefficients(), form.constants(), names or {})
         data = _compute_form_data(prepare_form(form, options), options)
@@ -88,7 +84,7 @@ def analyse_expression(
     Raises:
         UnsupportedFormError: if the expression is outside the language or the points do not fit its cell.
     """
-    with _errors_of_ufl(expr, names or {}):
+    with errors_of_ufl([expr], names or {}):
         expr = ufl.as_ufl(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
         named = name_data(arguments, *expression_data(expr), names or {})
@@ -107,21 +103,6 @@ def expression_data(expr: Any) -> tuple[list[Any], list[Any]]:
     """Return the coefficients and constants of an expression, in the order of their positions."""
     expr = ufl.as_ufl(expr)
     return list(extract_coefficients(expr)), list(extract_constants(expr))
-
-
-@contextmanager
-def _errors_of_ufl(form: Any, names: Mapping[int, str]) -> Any:
-    """Turn UFL's exceptions into ours, with a remedy and the user's names; silence warnings about what we handle."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Only know how to compute")
-            yield
-    except UnsupportedFormError as error:
-        raise UnsupportedFormError(with_user_names(str(error), form, names)) from error
-    except FormCompilerError:
-        raise
-    except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
-        raise UnsupportedFormError(with_user_names(explain(error), form, names)) from error
 
 
 def _compute_form_data(form: Any, options: Options) -> Any:

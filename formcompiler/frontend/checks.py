@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ufl
 import ufl.classes as uc
 from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants, extract_type
+from ufl.algorithms.check_arities import ArityMismatch
+from ufl.algorithms.comparison_checker import ComplexComparisonError
 
-from formcompiler.errors import UnsupportedFormError
+from formcompiler.errors import FormCompilerError, UnsupportedFormError
 
 _REAL_PARTS = "complex numbers have no order: compare real(...), imag(...) or abs(...)"
 _REMEDIES = (
@@ -62,22 +66,43 @@ def explain(error: BaseException) -> str:
     return f"UFL refuses the form: {text}" + "".join(f" -- {remedy}" for remedy in remedies)
 
 
-def with_user_names(text: str, form: Any, names: Mapping[int, str]) -> str:
+@contextmanager
+def errors_of_ufl(forms: Sequence[Any], names: Mapping[int, str]) -> Iterator[None]:
+    """Turn UFL's exceptions into ours, with a remedy and the user's names; silence warnings about what we handle.
+
+    Args:
+        forms: Forms or expressions that the work inside is about.
+        names: Variable name by ``id(object)``.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Only know how to compute")
+            yield
+    except UnsupportedFormError as error:
+        raise UnsupportedFormError(_with_user_names(str(error), forms, names)) from error
+    except FormCompilerError:
+        raise
+    except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
+        raise UnsupportedFormError(_with_user_names(explain(error), forms, names)) from error
+
+
+def _with_user_names(text: str, forms: Sequence[Any], names: Mapping[int, str]) -> str:
     """Return a message in which UFL's names of functions, such as w_3, are the user's variable names.
 
     Args:
         text: The message.
-        form: Form or expression that it is about.
+        forms: Forms or expressions that it is about.
         names: Variable name by ``id(object)``.
     """
-    if not isinstance(form, (ufl.Form, ufl.core.expr.Expr)):
-        return text
-    functions = [*extract_arguments(form), *extract_coefficients(form), *extract_constants(form)]
+    forms = [form for form in forms if isinstance(form, (ufl.Form, ufl.core.expr.Expr))]
+    coefficients = list(dict.fromkeys(c for form in forms for c in extract_coefficients(form)))
+    others = [o for form in forms for o in (*extract_arguments(form), *extract_constants(form))]
+    functions = [*others, *coefficients]
     known = {str(f): names[id(f)] for f in functions if id(f) in names}
     named = re.sub(r"\b[a-z]_\d+\b", lambda found: known.get(found.group(), found.group()), text)
     if "must be restricted" not in text:
         return named
-    double = [f for f in extract_coefficients(form) if f.ufl_function_space().ufl_element().discontinuous]
+    double = [f for f in coefficients if f.ufl_function_space().ufl_element().discontinuous]
     listed = ", ".join(names.get(id(f), str(f)) for f in double)
     return f"{named} (discontinuous here: {listed})" if listed else named
 

@@ -10,7 +10,6 @@ An operator is one of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,10 +17,9 @@ import ufl
 import ufl.classes as uc
 from ufl.algorithms import expand_derivatives
 from ufl.algorithms.analysis import extract_coefficients
-from ufl.algorithms.check_arities import ArityMismatch
 
-from formcompiler.errors import FormCompilerError, UnsupportedFormError
-from formcompiler.frontend.checks import check_form, explain
+from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.checks import check_form, errors_of_ufl
 from formcompiler.naming import Namer, to_identifier
 
 Role = Literal["residual", "load", "jacobian", "jacobian_apply", "functional"]
@@ -129,7 +127,7 @@ def plan_operators(
     Raises:
         UnsupportedFormError: if it is not clear which coefficient is the unknown, or UFL refuses the form.
     """
-    with _errors_of_ufl():
+    with errors_of_ufl([form for _, form in forms], names):
         for _, form in forms:
             check_form(form)
             _check_rank(form)
@@ -364,14 +362,3 @@ def _find_marked_unknown(residual: Any, names: Mapping[int, str], bilinear_forms
         return derived[0]
     named = [c for c in residual.coefficients() if names.get(id(c)) == "u"]
     return named[0] if named else None
-
-
-@contextmanager
-def _errors_of_ufl() -> Iterator[None]:
-    """Turn UFL's exceptions into ours, with a remedy."""
-    try:
-        yield
-    except FormCompilerError:
-        raise
-    except (Exception, ArityMismatch) as error:
-        raise UnsupportedFormError(explain(error)) from error
