@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import islpy as isl
@@ -62,6 +62,42 @@ def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) ->
     return int(isl.Set.from_basic_set(domain).count_val().to_python())
 
 
+def is_box(kernel: lp.LoopKernel, iname: str) -> bool:
+    """Tell whether an iname runs from 0 to a number that is known, whatever the values of other inames."""
+    domain = kernel.get_inames_domain(frozenset([iname]))
+    if domain.dim(isl.dim_type.set) > 1:
+        position = domain.get_var_names_not_none(isl.dim_type.set).index(iname)
+        others = [n for n in range(domain.dim(isl.dim_type.set)) if n != position]
+        bounds = (c for c in domain.get_constraints() if c.involves_dims(isl.dim_type.set, position, 1))
+        if any(c.involves_dims(isl.dim_type.set, n, 1) for c in bounds for n in others):
+            return False
+        domain = domain.project_out_except([iname], [isl.dim_type.set])
+    if domain.dim(isl.dim_type.param):
+        return False
+    values = isl.Set.from_basic_set(domain)
+    last = values.dim_max_val(0).to_python()
+    return bool(values.dim_min_val(0).is_zero() and last + 1 == values.count_val().to_python())
+
+
+def count_points(kernel: lp.LoopKernel, inames: frozenset[str], parameter_value: int = 2) -> int:
+    """Return the number of points of the domain of some inames, those of a triangle for triangular loops.
+
+    Args:
+        kernel: The kernel.
+        inames: The inames.
+        parameter_value: What each parameter of the bounds counts as.
+    """
+    boxes = sorted(i for i in inames if is_box(kernel, i))
+    total = math.prod(iname_extent(kernel, i) for i in boxes)
+    others = sorted(inames - set(boxes))
+    if not others:
+        return total
+    domain = kernel.get_inames_domain(frozenset(others)).project_out_except(others, [isl.dim_type.set])
+    for position in range(domain.dim(isl.dim_type.param)):
+        domain = domain.fix_val(isl.dim_type.param, position, parameter_value)
+    return total * int(isl.Set.from_basic_set(domain).count_val().to_python())
+
+
 def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> int:
     """Return the floating-point operations of one run of the kernel, index arithmetic not counted.
 
@@ -70,29 +106,42 @@ def count_operations(t_unit: lp.TranslationUnit, parameter_value: int = 2) -> in
     additions of zero.
     """
     kernel = t_unit.default_entrypoint
-    extents = {iname: iname_extent(kernel, iname, parameter_value) for iname in sorted(kernel.all_inames())}
-    return count_kernel_operations(kernel, lambda inames: math.prod(extents[i] for i in inames))
+    points = cache(lambda inames: count_points(kernel, inames, parameter_value))
+    return count_kernel_operations(kernel, points)
 
 
-def count_kernel_operations(kernel: lp.LoopKernel, points: Callable[[frozenset[str]], int]) -> int:
-    """Return the same for one kernel, with the number of points of the domain of some inames given."""
+def count_kernel_operations(
+    kernel: lp.LoopKernel,
+    points: Callable[[frozenset[str]], int],
+    operations: Callable[[Any], int] | None = None,
+) -> int:
+    """Return the same for one kernel.
+
+    Args:
+        kernel: The kernel.
+        points: Number of points of the domain of some inames.
+        operations: Operations of all runs of an instruction, if they are known.
+    """
+    if operations is None:
+
+        def operations(instruction: Any) -> int:
+            return count_expression_operations(instruction.expression) * points(instruction.within_inames)
+
     assignments = [i for i in kernel.instructions if isinstance(i, lp.MultiAssignmentBase)]
-
-    def trips(instruction: Any) -> int:
-        return points(instruction.within_inames)
-
-    total = sum(count_expression_operations(i.expression) * trips(i) for i in assignments)
-    return total - sum(map(trips, _starts_of_sums(assignments)))
+    return sum(map(operations, assignments)) - sum(points(i.within_inames) for i in _starts_of_sums(assignments))
 
 
 def _starts_of_sums(assignments: Sequence[Any]) -> Iterator[Any]:
     """Find the instructions that set a variable to zero which the next one that writes it adds to."""
     zeroed: dict[str, Any] = {}
     for instruction in assignments:
+        value = instruction.expression
+        is_zero = _is(value, 0)
+        if not (is_zero or zeroed):
+            continue
         for name in instruction.assignee_var_names():
             start = zeroed.pop(name, None)
-            value = instruction.expression
-            if _is(value, 0):
+            if is_zero:
                 zeroed[name] = instruction
             elif start is not None and isinstance(value, prim.Sum) and value.children[0] == instruction.assignee:
                 yield start

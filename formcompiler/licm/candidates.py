@@ -6,28 +6,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import loopy as lp
 import pymbolic.primitives as prim
 
 from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.minimal import MinimalInames, make_minimal_inames, names_in
-from formcompiler.licm.nest import Loops, Nest, least_prefix
-from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.nest import Loops, least_prefix
+from formcompiler.licm.operands import operands
 
 CANDIDATES = (prim.Sum, prim.Product, prim.Quotient, prim.Call)
 """Kinds of nodes that can be taken out of an instruction."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Key:
     """One value: an expression, the loops it is bound to, and which values its variables have.
+
+    Equal values of one kernel are one object, which is quicker to look up.
 
     Attributes:
         expression: The expression.
         loops: Loops around its evaluation, outermost first.
         lanes: Lanes that it differs between.
-        versions: Variables that are written more than once, with the number of writes before.
+        versions: Variables with more than one value, with the number of writes before.
     """
 
     expression: Any
@@ -40,21 +42,19 @@ class Context:
     """One instruction and what is known about the subexpressions of it.
 
     Args:
-        kernel: The kernel.
-        nest: Its loops.
-        scopes: Where variables get their values.
-        instruction: Id of the instruction.
+        facts: The kernel.
+        name: Id of the instruction.
         is_moving: Whether subexpressions may leave the innermost loops of the instruction.
     """
 
-    def __init__(
-        self, kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instruction: str, *, is_moving: bool = True
-    ) -> None:
-        self.instruction = kernel.id_to_insn[instruction]
-        self.loops = nest.loops[instruction]
-        self.lanes = nest.lanes_of[instruction]
-        self.minimal: MinimalInames = make_minimal_inames(kernel, nest, scopes, instruction)
-        self._scopes = scopes
+    def __init__(self, facts: Analysis, name: str, *, is_moving: bool = True) -> None:
+        self.instruction = facts.instruction(name)
+        self.loops = facts.nest.loops[name]
+        self.lanes = facts.nest.lanes_of[name]
+        self.minimal: MinimalInames = make_minimal_inames(facts.kernel, facts.nest, facts.scopes, name)
+        self._scopes = facts.scopes
+        self._varying = facts.varying
+        self._interned = facts.interned
         self._is_moving = is_moving
         self._keys: dict[Any, Key] = {}
         self._operations: dict[Any, int] = {}
@@ -70,7 +70,10 @@ class Context:
         if expression not in self._keys:
             inames = self.minimal(expression)
             loops = least_prefix(self.loops, inames - self.lanes) if self._is_moving else self.loops
-            self._keys[expression] = Key(expression, loops, inames & self.lanes, self._versions(expression))
+            parts = (expression, loops, inames & self.lanes, self._versions(expression))
+            if parts not in self._interned:
+                self._interned[parts] = Key(*parts)
+            self._keys[expression] = self._interned[parts]
         return self._keys[expression]
 
     def known_key(self, expression: Any) -> Key | None:
@@ -79,7 +82,7 @@ class Context:
 
     def _versions(self, expression: Any) -> frozenset[tuple[str, int]]:
         reader = self.instruction.id
-        names = [n for n in names_in(expression) if n in self._scopes.writers]
+        names = names_in(expression) & self._varying
         return frozenset((name, self._scopes.version(name, reader)) for name in names)
 
 
@@ -181,20 +184,3 @@ def _collect(context: Context, graph: Graph, is_wanted: Callable[[Context, Key],
             visit(child, inner, is_counting=is_counting)
 
     visit(context.instruction.expression, None, is_counting=True)
-
-
-def operands(expression: Any) -> tuple[Any, ...]:
-    """Return the subexpressions to look into: those of calls and indices are not looked into."""
-    if isinstance(expression, (prim.Sum, prim.Product, prim.LogicalAnd, prim.LogicalOr)):
-        return expression.children
-    if isinstance(expression, prim.Quotient):
-        return (expression.numerator, expression.denominator)
-    if isinstance(expression, prim.Power):
-        return (expression.base, expression.exponent)
-    if isinstance(expression, prim.If):
-        return (expression.condition, expression.then, expression.else_)
-    if isinstance(expression, prim.Comparison):
-        return (expression.left, expression.right)
-    if isinstance(expression, prim.LogicalNot):
-        return (expression.child,)
-    return ()

@@ -16,8 +16,7 @@ Profitability: operations, counted in the model of `formcompiler.licm.bilinear`;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import loopy as lp
@@ -26,74 +25,40 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
 from formcompiler.kernel.flops import count_expression_operations
-from formcompiler.licm.bilinear import Atoms, Plan, Scalars, Split, make_plan
-from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.analysis import Analysis
+from formcompiler.licm.bilinear import Atoms, Plan, Split, make_plan
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import is_table_access, sum_tables
 from formcompiler.licm.minimal import MinimalInames, make_minimal_inames, names_in
 from formcompiler.licm.monomials import Expander, Monomial, TooManyMonomialsError
-from formcompiler.licm.nest import Loops, Nest, read_nest
-from formcompiler.licm.scopes import Scopes
-from formcompiler.licm.substitute import substitute
-from formcompiler.licm.types import Types
+from formcompiler.licm.nest import Loops
+from formcompiler.licm.write_plan import Accumulation, PlanWriter
 
 LARGEST_TABLES = 1 << 18
 """Most bytes of tables that one kernel gets from sums carried out at compile time."""
 
 
-def contract_kernel(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+def contract_kernel(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with its accumulations rewritten where that saves operations."""
-    nest = read_nest(kernel)
-    trips = trips.on(kernel)
-    facts = _Facts(kernel, nest, Scopes(kernel, nest), Types(kernel), trips)
-    editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
+    editor = facts.edit()
     room = LARGEST_TABLES
-    for name in nest.order:
+    for name in facts.nest.order:
         accumulation = find_accumulation(facts, name)
         if accumulation is not None:
             room -= _Rewriter(facts, editor, accumulation, room).rewrite()
     return editor.finish()
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is known about the kernel as it was."""
-
-    kernel: lp.LoopKernel
-    nest: Nest
-    scopes: Scopes
-    types: Types
-    trips: TripCounts
-
-
-@dataclass(frozen=True)
-class Accumulation:
-    """An instruction that adds to an argument.
-
-    Attributes:
-        instruction: The instruction.
-        points: Loops that its target does not depend on, outermost first.
-        dofs: One or two loops inside of these, which index the target.
-        terms: What is added.
-    """
-
-    instruction: Any
-    points: Loops
-    dofs: Loops
-    terms: tuple[Any, ...]
-
-
-def find_accumulation(facts: _Facts, name: str) -> Accumulation | None:
+def find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
     """Return an instruction as an accumulation, None if it is none."""
-    kernel, loops = facts.kernel, facts.nest.loops[name]
-    instruction: Any = kernel.id_to_insn[name]
+    loops, instruction = facts.nest.loops[name], facts.instruction(name)
     if not isinstance(instruction, lp.Assignment) or instruction.predicates:
         return None
     target, value = instruction.assignee, instruction.expression
     if not (isinstance(target, prim.Subscript) and isinstance(value, prim.Sum) and value.children[0] == target):
         return None
     array: Any = target.aggregate
-    if array.name not in kernel.arg_dict:
+    if array.name not in facts.kernel.arg_dict:
         return None
     terms = value.children[1:]
     index = names_in(target.index)
@@ -101,13 +66,13 @@ def find_accumulation(facts: _Facts, name: str) -> Accumulation | None:
     is_inner = loops[len(loops) - len(dofs) :] == dofs and 1 <= len(dofs) <= 2
     is_plain = index <= {*dofs, *facts.nest.lanes} and all(array.name not in names_in(t) for t in terms)
     points = loops[: len(loops) - len(dofs)]
-    return Accumulation(instruction, points, dofs, terms) if is_inner and is_plain else None
+    return Accumulation(instruction, points, dofs, terms) if is_inner and is_plain and facts.is_box(*loops) else None
 
 
 class _Rewriter:
     """Rewrites one accumulation."""
 
-    def __init__(self, facts: _Facts, editor: Editor, accumulation: Accumulation, room: int) -> None:
+    def __init__(self, facts: Analysis, editor: Editor, accumulation: Accumulation, room: int) -> None:
         self._facts = facts
         self._editor = editor
         self._it = accumulation
@@ -272,7 +237,7 @@ class _Rewriter:
         """Write a plan into loops of its own in front of the loops over points."""
         points = self._it.points
         dofs = [self._editor.loop(i.split("_")[0], self._extents[i]) for i in self._it.dofs]
-        writer = _PlanWriter(self._facts, self._editor, self._it, dofs, ())
+        writer = PlanWriter(self._facts, self._editor, self._it, dofs, ())
         written = writer.write(plan)
         first, *second = dofs
         items: list[ScheduleItem] = [*written.scalars, *written.arrays, EnterLoop(iname=first), *written.rows]
@@ -286,7 +251,7 @@ class _Rewriter:
         if plan.is_empty:
             editor.remove(self._name)
             return
-        writer = _PlanWriter(self._facts, editor, self._it, self._it.dofs, self._it.points)
+        writer = PlanWriter(self._facts, editor, self._it, self._it.dofs, self._it.points)
         written = writer.write(plan)
         first, *second = self._it.dofs
         editor.insert_before(EnterLoop(iname=first), [*written.scalars, *written.arrays])
@@ -294,112 +259,3 @@ class _Rewriter:
         editor.insert_before(place, written.rows)
         editor.insert_before(RunInstruction(insn_id=self._name), [written.innermost])
         editor.remove(self._name)
-
-
-@dataclass
-class _Written:
-    """Items of the linearization that evaluate a plan."""
-
-    scalars: list[ScheduleItem]
-    arrays: list[ScheduleItem]
-    rows: list[ScheduleItem]
-    innermost: ScheduleItem
-
-
-class _PlanWriter:
-    """Writes the instructions of a plan for one accumulation.
-
-    Args:
-        facts: The kernel as it was.
-        editor: Where the instructions go.
-        accumulation: What is rewritten.
-        dofs: Inames to use in the place of the accumulation's.
-        outer: Loops around them.
-    """
-
-    def __init__(
-        self, facts: _Facts, editor: Editor, accumulation: Accumulation, dofs: Sequence[str], outer: Loops
-    ) -> None:
-        self._facts = facts
-        self._editor = editor
-        self._it = accumulation
-        self._dofs = tuple(dofs)
-        self._outer = outer
-        self._rename = substitute({old: prim.Variable(new) for old, new in zip(accumulation.dofs, dofs, strict=True)})
-
-    def write(self, plan: Plan) -> _Written:
-        """Return the items for a plan."""
-        self._out = _Written([], [], [], RunInstruction(insn_id=""))
-        terms = [self._times(self._scalar(s), atoms) for atoms, s in plan.direct.items()]
-        for column, rows in plan.columns.items():
-            terms.append(self._times(self._row_sum(rows), column))
-        for row, columns in plan.rows.items():
-            terms.append(self._times(self._array(columns), row))
-        target = self._rename(self._it.instruction.assignee)
-        value = prim.Sum((target, *terms))
-        self._out.innermost = self._editor.assign(target, value, (*self._outer, *self._dofs), "add")
-        return self._out
-
-    def _times(self, scalar: Any, atoms: Atoms) -> Any:
-        factors = [self._rename(a) for a in atoms]
-        if isinstance(scalar, prim.ExpressionNode) or scalar != 1 or not factors:
-            factors.insert(0, scalar)
-        return factors[0] if len(factors) == 1 else prim.Product(tuple(factors))
-
-    def _scalar(self, scalars: Scalars) -> Any:
-        """Return the name of a sum of scalars, or the literal or name that it is."""
-        if all(not s.atoms for s in scalars):
-            return float(sum(s.factor for s in scalars)) if not _is_complex(scalars) else sum(s.factor for s in scalars)
-        value = _sum_of([self._times(_literal(s.factor), s.atoms) for s in scalars])
-        if isinstance(value, (prim.Variable, prim.Subscript)):
-            return value
-        name = self._new("c", value, ())
-        self._out.scalars.append(self._editor.assign(name, value, self._outer))
-        return name
-
-    def _new(self, wish: str, value: Any, index: Sequence[str], original: Any = None) -> Any:
-        lanes = sorted(names_in(value) & self._facts.nest.lanes)
-        extents = [self._facts.trips.extent(self._it.dofs[1]) for _ in index]
-        dtype = self._facts.types.of(value if original is None else original)
-        return self._editor.temporary(wish, dtype, (*index, *lanes), extents)
-
-    def _row_sum(self, rows: dict[Atoms, Scalars]) -> Any:
-        """Return the name of a sum over row factors, evaluated in the loop over rows."""
-        value = _sum_of([self._times(self._scalar(s), atoms) for atoms, s in rows.items()])
-        if not isinstance(value, (prim.Sum, prim.Product)):
-            return value
-        name = self._new("g", value, (), _original(rows))
-        self._out.rows.append(self._editor.assign(name, value, (*self._outer, self._dofs[0])))
-        return name
-
-    def _array(self, columns: dict[Atoms, Scalars]) -> Any:
-        """Return the access to an array of sums over column factors, filled by a loop of its own."""
-        value = _sum_of([self._times(self._scalar(s), atoms) for atoms, s in columns.items()])
-        column = self._dofs[1]
-        if not isinstance(value, (prim.Sum, prim.Product)):
-            return value
-        extent = self._facts.trips.extent(self._it.dofs[1])
-        iname = self._editor.loop(column.split("_")[0], extent)
-        rename = substitute({column: prim.Variable(iname)})
-        access = self._new("h", value, (column,), _original(columns))
-        run = self._editor.assign(rename(access), rename(value), (*self._outer, iname))
-        self._out.arrays += [EnterLoop(iname=iname), run, LeaveLoop(iname=iname)]
-        return access
-
-
-def _original(terms: dict[Atoms, Scalars]) -> Any:
-    """Return an expression of the original kernel with the type of a sum."""
-    parts = [prim.Product((_literal(s.factor), *s.atoms, *atoms)) for atoms, ss in terms.items() for s in ss]
-    return prim.Sum(tuple(parts))
-
-
-def _sum_of(terms: Sequence[Any]) -> Any:
-    return terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
-
-
-def _is_complex(scalars: Scalars) -> bool:
-    return any(isinstance(s.factor, (complex, np.complexfloating)) for s in scalars)
-
-
-def _literal(value: Any) -> Any:
-    return value if isinstance(value, (complex, np.complexfloating)) else float(value)

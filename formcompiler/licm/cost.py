@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import Any
 
 import loopy as lp
 
-from formcompiler.kernel.flops import count_kernel_operations, iname_extent
+from formcompiler.kernel.flops import (
+    count_expression_operations,
+    count_kernel_operations,
+    count_points,
+    iname_extent,
+    is_box,
+)
 
 
 class TripCounts:
@@ -22,17 +29,29 @@ class TripCounts:
         self._kernel = kernel
         self._parameter_value = parameter_value
         self._extents: dict[str, int] = {}
+        self._boxes: dict[str, bool] = {}
         self._products: dict[frozenset[str], int] = {}
+        self._counts: dict[int, tuple[Any, int]] = {}
 
     def on(self, kernel: lp.LoopKernel) -> TripCounts:
         """Return the counts for a kernel that comes from this one; inames keep their ranges."""
         counts = TripCounts(kernel, self._parameter_value)
-        counts._extents, counts._products = self._extents, self._products
+        counts._extents, counts._boxes = self._extents, self._boxes
+        counts._products, counts._counts = self._products, self._counts
         return counts
 
     def operations(self, kernel: lp.LoopKernel) -> int:
         """Return the operations of a kernel that comes from this one."""
-        return count_kernel_operations(kernel, self.on(kernel))
+        counts = self.on(kernel)
+        return count_kernel_operations(kernel, counts, counts._count)
+
+    def _count(self, instruction: Any) -> int:
+        """Return the operations of all runs of an instruction; kept by identity, since hashing takes longer."""
+        known = self._counts.get(id(instruction))
+        if known is None:
+            count = count_expression_operations(instruction.expression) * self(instruction.within_inames)
+            known = self._counts[id(instruction)] = (instruction, count)
+        return known[1]
 
     def extent(self, iname: str) -> int:
         """Return the number of iterations of one loop."""
@@ -40,9 +59,18 @@ class TripCounts:
             self._extents[iname] = iname_extent(self._kernel, iname, self._parameter_value)
         return self._extents[iname]
 
+    def is_box(self, iname: str) -> bool:
+        """Tell whether a loop runs from 0 to a number that is known, whatever the iterations of other loops."""
+        if iname not in self._boxes:
+            self._boxes[iname] = is_box(self._kernel, iname)
+        return self._boxes[iname]
+
     def __call__(self, inames: Collection[str]) -> int:
         """Return the number of points of the domain of some inames."""
         key = frozenset(inames)
         if key not in self._products:
-            self._products[key] = math.prod(map(self.extent, key))
+            if all(map(self.is_box, key)):
+                self._products[key] = math.prod(map(self.extent, key))
+            else:
+                self._products[key] = count_points(self._kernel, key, self._parameter_value)
         return self._products[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import islpy as isl
@@ -10,11 +10,39 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
+from constantdict import constantdict
 from loopy.kernel.data import Iname
+from loopy.kernel.instruction import HappensAfter
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
-from formcompiler.licm.minimal import names_in, names_read
+from formcompiler.licm.minimal import Inames, names_in
 from formcompiler.naming import Namer
+
+
+def with_changes(instruction: Any, **attributes: Any) -> Any:
+    """Return an instruction with other attributes of the same types.
+
+    It does what ``instruction.copy`` does, without its checks, which would take most of the time of the pass.
+    """
+    fields = instruction.fields
+    result = object.__new__(type(instruction))
+    vars(result).update({name: value for name, value in vars(instruction).items() if name in fields})
+    vars(result).update(attributes, _cached_hash=None)
+    return result
+
+
+_BLANK = lp.Assignment(
+    prim.Variable("blank"),
+    0,
+    id="blank",
+    within_inames=frozenset(),
+    within_inames_is_final=True,
+    depends_on=frozenset(),
+    depends_on_is_final=True,
+)
+
+_AFTER = HappensAfter(variable_name=None, instances_rel=None)
+"""All of an instruction comes after all of another one."""
 
 
 class Editor:
@@ -23,10 +51,12 @@ class Editor:
     Args:
         kernel: The kernel.
         lanes: Extent of each iname of lanes.
+        reads: Names that instructions read.
     """
 
-    def __init__(self, kernel: lp.LoopKernel, lanes: dict[str, int]) -> None:
+    def __init__(self, kernel: lp.LoopKernel, lanes: dict[str, int], reads: Callable[[Any], Inames]) -> None:
         self.kernel = kernel
+        self._reads = reads
         self.items: list[ScheduleItem] = list(kernel.linearization or ())
         self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
         self._lanes = lanes
@@ -80,16 +110,18 @@ class Editor:
         """Add an instruction, in the given loops and the lanes of its target, and return the item that runs it."""
         identifier = self._ids.unique(wish)
         lanes = names_in(target) & set(self._lanes)
-        self.instructions[identifier] = lp.Assignment(
-            target,
-            value,
+        self.instructions[identifier] = with_changes(
+            _BLANK,
+            assignee=target,
+            expression=value,
             id=identifier,
             within_inames=frozenset(loops) | lanes,
-            within_inames_is_final=True,
-            depends_on=frozenset(),
-            depends_on_is_final=True,
         )
         return RunInstruction(insn_id=identifier)
+
+    def change(self, identifier: str, **attributes: Any) -> None:
+        """Change attributes of an instruction."""
+        self.instructions[identifier] = with_changes(self.instructions[identifier], **attributes)
 
     def insert_before(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
         """Put items in front of one of the kernel's own, behind those put there before."""
@@ -122,7 +154,7 @@ class Editor:
         self._drop_dead()
         self._drop_empty_loops()
         order = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
-        used = {n for i in order for n in (*names_read(i), *i.assignee_var_names())}
+        used = {n for i in order for n in (*self._reads(i), *i.assignee_var_names())}
         inames = {n for i in order for n in i.within_inames}
         opened = [i.iname for i in self.items if isinstance(i, EnterLoop)]
         return self.kernel.copy(
@@ -146,19 +178,30 @@ class Editor:
     def _drop_dead(self) -> None:
         """Drop assignments to temporaries that no other instruction reads."""
         running = {i.insn_id: self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)}
-        while True:
-            read = {n for i in running.values() for n in names_read(i) - _own_name(i)}
-            dead = {
-                name
-                for name, i in running.items()
-                if isinstance(i, lp.Assignment)
-                and i.assignee_var_names()[0] in self._temporaries
-                and i.assignee_var_names()[0] not in read
-            }
-            if not dead:
-                break
-            running = {name: i for name, i in running.items() if name not in dead}
+        readers: dict[str, int] = {}
+        writers: dict[str, list[str]] = {}
+        for name, instruction in running.items():
+            reads = self._useful_reads(instruction)
+            readers.update((read, readers.get(read, 0) + 1) for read in reads)
+            if isinstance(instruction, lp.Assignment):
+                writers.setdefault(_target_name(instruction.assignee), []).append(name)
+        dead = [variable for variable in writers if variable in self._temporaries and not readers.get(variable)]
+        for variable in dead:
+            for name in writers[variable]:
+                for read in self._useful_reads(running.pop(name)):
+                    readers[read] -= 1
+                    if not readers[read] and read in writers and read in self._temporaries:
+                        dead.append(read)
         self.items = [i for i in self.items if not isinstance(i, RunInstruction) or i.insn_id in running]
+
+    def _useful_reads(self, instruction: Any) -> Inames:
+        """Return what an instruction reads, other than to update its own variable."""
+        reads = self._reads(instruction)
+        target = getattr(instruction, "assignee", None)
+        own = None if target is None else _target_name(target)
+        if own not in reads or (isinstance(target, prim.Subscript) and own in names_in(target.index)):
+            return reads
+        return reads - {own}
 
     def _drop_empty_loops(self) -> None:
         items: list[ScheduleItem] = []
@@ -174,15 +217,8 @@ def _are_same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
     return first.dtype == second.dtype and np.array_equal(first, second)
 
 
-def _own_name(instruction: Any) -> frozenset[str]:
-    """Return the variable that an instruction updates: to read it for that is no use of it."""
-    target = getattr(instruction, "assignee", None)
-    if isinstance(target, prim.Variable):
-        return frozenset([target.name])
-    if not isinstance(target, prim.Subscript):
-        return frozenset()
-    array: Any = target.aggregate
-    return frozenset([array.name]) - names_in(target.index)
+def _target_name(target: Any) -> str:
+    return str(target.name if isinstance(target, prim.Variable) else target.aggregate.name)
 
 
 def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:
@@ -196,19 +232,21 @@ def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[s
     return [domain for _, domain in sorted(kept, key=lambda pair: pair[0])] or [isl.BasicSet("{ : }")]
 
 
-def link_dependencies(kernel: lp.LoopKernel) -> lp.LoopKernel:
+def link_dependencies(kernel: lp.LoopKernel, reads: Callable[[Any], Inames]) -> lp.LoopKernel:
     """Return a kernel whose instructions, in program order, depend on all earlier ones that must come first."""
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}
     result = []
     for instruction in kernel.instructions:
         written = instruction.assignee_var_names()
-        read = names_read(instruction)
-        before = {w for name in {*read, *written} for w in writers.get(name, ())}
-        before.update(r for name in written for r in readers.get(name, ()))
+        read = reads(instruction)
+        before = {w for name in read for w in writers.get(name, ())}
+        for name in written:
+            before.update(writers.get(name, ()), readers.get(name, ()))
         before.discard(instruction.id)
-        is_same = before == instruction.depends_on
-        result.append(instruction if is_same else instruction.copy(depends_on=frozenset(before)))
+        is_same = before == instruction.happens_after.keys()
+        after = constantdict(dict.fromkeys(sorted(before), _AFTER))
+        result.append(instruction if is_same else with_changes(instruction, happens_after=after))
         for name in written:
             writers.setdefault(name, []).append(instruction.id)
         for name in read:

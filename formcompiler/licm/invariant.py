@@ -24,20 +24,21 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
 from loopy.symbolic import IdentityMapper
 
-from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import accesses_in, names_in
-from formcompiler.licm.nest import Loops, Nest, read_nest
-from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.nest import Loops
 from formcompiler.licm.substitute import substitute
 
 
-def shrink_arrays(kernel: lp.LoopKernel, trips: TripCounts) -> lp.LoopKernel:
+def shrink_arrays(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with arrays that do not have the axes along which they are constant."""
-    nest = read_nest(kernel)
-    trips = trips.on(kernel)
-    editor = Editor(kernel, {lane: trips.extent(lane) for lane in nest.lanes})
-    _Shrinker(kernel, nest, Scopes(kernel, nest), trips, editor).run()
+    known = facts.kernel.temporary_variables
+    arrays = {n for n in facts.temporary_names if not facts.is_scalar(n) and known[n].initializer is None}
+    if not arrays:
+        return facts.kernel
+    editor = facts.edit()
+    _Shrinker(facts, editor, arrays).run()
     return editor.finish()
 
 
@@ -52,12 +53,15 @@ class _Part:
 class _Shrinker:
     """Shrinks the arrays of one kernel, in the order in which they are set."""
 
-    def __init__(self, kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, trips: TripCounts, editor: Editor) -> None:
-        self._kernel = kernel
-        self._nest = nest
-        self._scopes = scopes
-        self._trips = trips
+    def __init__(self, facts: Analysis, editor: Editor, arrays: set[str]) -> None:
+        self._facts = facts
+        self._kernel = facts.kernel
+        self._nest = facts.nest
+        self._scopes = facts.scopes
+        self._trips = facts.trips
         self._editor = editor
+        self._arrays = arrays
+        self._inames = facts.kernel.all_inames()
         self._literal = self._find_literal_first()
         self._writers = self._find_writers()
 
@@ -72,11 +76,15 @@ class _Shrinker:
         for name in self._nest.order:
             instruction = self._editor.instructions[name]
             if not isinstance(instruction, lp.Assignment):
-                yield from ((name, prim.Variable(n), True) for n in instruction.write_dependency_names())
-                yield from ((name, prim.Variable(n), True) for n in instruction.read_dependency_names())
+                names = (*instruction.write_dependency_names(), *instruction.read_dependency_names())
+                yield from ((name, prim.Variable(n), True) for n in names if n in self._arrays)
                 continue
-            yield name, instruction.assignee, True
-            yield from ((name, access, False) for access in accesses_in(instruction.expression))
+            if instruction.assignee_name in self._arrays:
+                yield name, instruction.assignee, True
+            if not self._arrays.isdisjoint(names_in(instruction.expression)):
+                for access in accesses_in(instruction.expression):
+                    if getattr(getattr(access, "aggregate", access), "name", None) in self._arrays:
+                        yield name, access, False
 
     def _find_literal_first(self) -> set[str]:
         """Return the arrays whose first index is a literal everywhere."""
@@ -87,7 +95,7 @@ class _Shrinker:
                 index = access.index_tuple
                 is_literal = len(index) > 1 and not isinstance(index[0], prim.ExpressionNode)
                 first[array.name] = first.get(array.name, True) and is_literal
-            elif isinstance(access, prim.Variable):
+            else:
                 first[access.name] = False
         return {name for name, is_literal in first.items() if is_literal}
 
@@ -99,16 +107,11 @@ class _Shrinker:
         writers: dict[_Part, list[str]] = {}
         opaque: set[str] = set()
         for name, access, is_written in self._accesses():
-            if isinstance(access, prim.Subscript):
-                if is_written:
-                    writers.setdefault(self._part(access), []).append(name)
-            elif name and not isinstance(self._editor.instructions[name], lp.Assignment):
+            if not isinstance(access, prim.Subscript):
                 opaque.add(access.name)
-        return {part: ids for part, ids in writers.items() if part.name not in opaque and self._is_private(part.name)}
-
-    def _is_private(self, name: str) -> bool:
-        temporary = self._kernel.temporary_variables.get(name)
-        return temporary is not None and temporary.initializer is None
+            elif is_written:
+                writers.setdefault(self._part(access), []).append(name)
+        return {part: ids for part, ids in writers.items() if part.name not in opaque}
 
     def _try(self, part: _Part, writer: str) -> None:
         instruction = self._editor.instructions[writer]
@@ -117,15 +120,15 @@ class _Shrinker:
         names = [i.name for i in index if isinstance(i, prim.Variable)]
         if instruction.predicates or len(names) != len(index) or len(set(names)) != len(names):
             return
-        if not self._covers(part, names) or set(names) != set(loops) | self._nest.lanes_of[writer]:
+        if set(loops) <= names_in(instruction.expression) or set(names) != set(loops) | self._nest.lanes_of[writer]:
             return
-        group = self._group(writer)
+        group = self._group(writer) if self._covers(part, names) else None
         if group is None:
             return
-        inner = {i for g in group for i in self._nest.loops[g]} - set(loops)
-        used = {n for g in group for n in self._read(g, writer)} - inner
+        around = {i for g in group for i in self._nest.loops[g]}
+        used = {n for g in group for n in self._read(g, writer)} - (around - set(loops))
         redundant = [i for i in loops if i not in used]
-        if redundant:
+        if redundant and self._facts.is_box(*sorted(around)):
             self._shrink(part, group, writer, frozenset(redundant))
 
     def _covers(self, part: _Part, names: Sequence[str]) -> bool:
@@ -138,7 +141,7 @@ class _Shrinker:
         """Return the names that an instruction of a group uses, the indices of the array itself not among them."""
         instruction = self._editor.instructions[identifier]
         read = names_in(instruction.expression)
-        return read if identifier == writer else read | (names_in(instruction.assignee) & self._kernel.all_inames())
+        return read if identifier == writer else read | (names_in(instruction.assignee) & self._inames)
 
     def _group(self, writer: str) -> list[str] | None:
         """Return the instructions whose scalars serve a writer in its loops, in order; None if it cannot move."""
@@ -150,7 +153,7 @@ class _Shrinker:
         waiting = [writer]
         while waiting:
             for name in sorted(names_in(self._editor.instructions[waiting.pop()].expression)):
-                if name in self._kernel.all_inames():
+                if name in self._inames:
                     continue
                 inside = [w for w in self._scopes.writers.get(name, ()) if self._nest.position[w] > entry]
                 before = [w for w in inside if self._nest.position[w] < self._nest.position[writer]]
@@ -224,7 +227,7 @@ class _Shrinker:
         mapper = _Redirect(part, target.aggregate if isinstance(target, prim.Subscript) else target, kept)
         for name, instruction in self._editor.instructions.items():
             if isinstance(instruction, lp.Assignment) and part.name in names_in(instruction.expression):
-                self._editor.instructions[name] = instruction.copy(expression=mapper(instruction.expression))
+                self._editor.change(name, expression=mapper(instruction.expression))
 
 
 class _Redirect(IdentityMapper[[]]):

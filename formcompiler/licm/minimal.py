@@ -11,6 +11,7 @@ import pymbolic.primitives as prim
 from loopy.symbolic import IdentityMapper, get_dependencies
 
 from formcompiler.licm.nest import Nest
+from formcompiler.licm.operands import operands
 from formcompiler.licm.scopes import Scopes
 
 Inames = frozenset[str]
@@ -68,7 +69,10 @@ def names_in(expression: Any) -> Inames:
         return frozenset[str]().union(*map(names_in, expression.children))
     if isinstance(expression, prim.Subscript):
         return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
-    return frozenset(get_dependencies(expression))
+    if isinstance(expression, prim.Call):
+        return frozenset[str]().union(*map(names_in, expression.parameters))
+    parts = operands(expression)
+    return frozenset[str]().union(*map(names_in, parts)) if parts else frozenset(get_dependencies(expression))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -113,12 +117,21 @@ def names_read(instruction: Any) -> Inames:
     """Return the names that an instruction reads: in its expression, its predicates and its target's indices."""
     if not isinstance(instruction, lp.Assignment):
         return frozenset(instruction.read_dependency_names())
-    return _names_read(instruction.assignee, instruction.expression, instruction.predicates)
+    read = names_in(instruction.expression)
+    if isinstance(instruction.assignee, prim.Subscript):
+        read = read.union(*map(names_in, instruction.assignee.index_tuple))
+    return read.union(*map(names_in, instruction.predicates)) if instruction.predicates else read
 
 
-@lru_cache(maxsize=1 << 16)
-def _names_read(target: Any, expression: Any, predicates: frozenset[Any]) -> Inames:
-    read = names_in(expression)
-    if isinstance(target, prim.Subscript):
-        read = read.union(*map(names_in, target.index_tuple))
-    return read.union(*map(names_in, predicates))
+class Reads:
+    """Returns the names that instructions read; results are kept by identity, since hashing takes longer."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Inames]] = {}
+
+    def __call__(self, instruction: Any) -> Inames:
+        """Return the names that an instruction reads."""
+        known = self._known.get(id(instruction))
+        if known is None:
+            known = self._known[id(instruction)] = (instruction, names_read(instruction))
+        return known[1]

@@ -1,6 +1,7 @@
 """Moves loop-invariant subexpressions of nested loops outwards; else common subexpressions within loops.
 
-The steps: minimal iname sets, regrouping, minimal sets again, costs and candidates, precomputation.
+The steps: minimal iname sets, regrouping, minimal sets again, costs and candidates, precomputation. Instructions all of
+whose operands differ between all iterations are left out, since nothing moves out of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Any
 
 import loopy as lp
 
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.candidates import Context, find_common, find_hoistable
-from formcompiler.licm.cost import TripCounts
-from formcompiler.licm.minimal import make_minimal_inames
-from formcompiler.licm.nest import Nest, least_prefix, read_nest
+from formcompiler.licm.edit import with_changes
+from formcompiler.licm.minimal import accesses_in, names_in
+from formcompiler.licm.nest import Loops, Nest, least_prefix
 from formcompiler.licm.precompute import precompute
 from formcompiler.licm.regroup import Regroup
-from formcompiler.licm.scopes import Scopes
 
 REWRITABLE = (lp.Assignment, lp.CallInstruction)
 """Instructions that are looked into; all others are put back unchanged."""
@@ -28,33 +29,67 @@ def rewritable(kernel: lp.LoopKernel, nest: Nest) -> list[str]:
     return [name for name in nest.order if isinstance(kernel.id_to_insn[name], REWRITABLE)]
 
 
-def hoist_nested(kernel: lp.LoopKernel, trips: TripCounts, *, is_eager: bool = False) -> lp.LoopKernel:
+def hoist_nested(facts: Analysis, *, is_eager: bool = False) -> lp.LoopKernel:
     """Return the kernel with loop-invariant subexpressions of perfectly nested iname sets moved outwards.
 
     Args:
-        kernel: A linearized kernel.
-        trips: Numbers of iterations.
+        facts: A linearized kernel.
         is_eager: Whether to take every loop for nested in those around it, and to regroup as much as possible.
 
     Raises:
         NotNestedError: if the operands of a sum or product depend on inames that are not nested.
     """
-    nest = read_nest(kernel)
-    scopes = Scopes(kernel, nest)
+    kernel, nest = facts.kernel, facts.nest
+    bound = _Bound(facts)
+    names = rewritable(kernel, nest)
+    contexts = {name: Context(facts, name) for name in names if not bound(name)}
     changed = {}
-    for name in rewritable(kernel, nest):
-        if not (nest.loops[name] or nest.lanes_of[name]):
-            continue
-        instruction = kernel.id_to_insn[name]
-        minimal = make_minimal_inames(kernel, nest, scopes, name)
-        close = _closure(nest, name, minimal, is_eager=is_eager)
-        expression = Regroup(close, name, is_eager=is_eager)(instruction.expression)
-        is_same = expression == instruction.expression
-        changed[name] = instruction if is_same else instruction.copy(expression=expression)
-    kernel = kernel.copy(instructions=[changed.get(i.id, i) for i in kernel.instructions])
-    contexts = {name: Context(kernel, nest, scopes, name) for name in changed}
-    graph = find_hoistable(list(contexts.values()), trips.on(kernel))
-    return precompute(kernel, nest, contexts, graph, scopes)
+    for name, context in contexts.items():
+        close = _closure(nest, name, context.minimal, is_eager=is_eager)
+        expression = Regroup(close, name, is_eager=is_eager)(context.instruction.expression)
+        if expression != context.instruction.expression:
+            changed[name] = context.instruction = with_changes(context.instruction, expression=expression)
+    graph = find_hoistable(list(contexts.values()), facts.trips)
+    if not graph.children:
+        return kernel
+    targets = {(key.loops, key.lanes) for key in graph.children}
+    for name in names:
+        if name not in contexts and (nest.loops[name], nest.lanes_of[name]) in targets:
+            contexts[name] = Context(facts, name)
+    return precompute(facts, contexts, graph)
+
+
+class _Bound:
+    """Tells whether all that an instruction reads differs between all iterations of its loops, so that nothing moves.
+
+    Args:
+        facts: The kernel.
+    """
+
+    def __init__(self, facts: Analysis) -> None:
+        self._facts = facts
+        self._depths: dict[tuple[str, Loops], int] = {}
+
+    def __call__(self, instruction: str) -> bool:
+        """Tell so for one instruction."""
+        nest = self._facts.nest
+        loops, lanes = nest.loops[instruction], nest.lanes_of[instruction]
+        expression = self._facts.instruction(instruction).expression
+        if not (loops or lanes):
+            return True
+        for access in accesses_in(expression):
+            names = names_in(access)
+            if not lanes <= names or max(self._depth(n, loops, instruction) for n in names) < len(loops):
+                return False
+        return True
+
+    def _depth(self, name: str, loops: Loops, reader: str) -> int:
+        """Return the number of the innermost loop in which a variable gets its value, or that it is the iname of."""
+        known = self._depths.get((name, loops))
+        if known is None:
+            inames = {name} if name in loops else self._facts.scopes.inames_of_read(name, reader)
+            known = self._depths[name, loops] = len(least_prefix(loops, inames))
+        return known
 
 
 def _closure(
@@ -72,13 +107,10 @@ def _closure(
     return lambda e: close(minimal(e))
 
 
-def share_common(kernel: lp.LoopKernel) -> lp.LoopKernel:
+def share_common(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with subexpressions that occur more than once in the same loops computed once.
 
     Nothing leaves its loops: this is what is left to do where loops are not nested.
     """
-    nest = read_nest(kernel)
-    scopes = Scopes(kernel, nest)
-    contexts = {name: Context(kernel, nest, scopes, name, is_moving=False) for name in rewritable(kernel, nest)}
-    graph = find_common(list(contexts.values()))
-    return precompute(kernel, nest, contexts, graph, scopes)
+    contexts = {name: Context(facts, name, is_moving=False) for name in rewritable(facts.kernel, facts.nest)}
+    return precompute(facts, contexts, find_common(list(contexts.values())))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import pymbolic.primitives as prim
 
 SUM, PRODUCT, QUOTIENT, CALL, ATOM, LITERAL = range(6)
 
@@ -37,25 +35,10 @@ class Numbering:
     values: list[Value] = field(default_factory=list)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
-    def number(self, expression: Any, atom: Callable[[Any], int]) -> int:
-        """Return the number of an expression, whose nested sums and products are taken for flat.
-
-        Args:
-            expression: The expression.
-            atom: Number of an expression that is not looked into.
-        """
-        if not isinstance(expression, prim.ExpressionNode):
-            return self.literal(expression)
-        if isinstance(expression, (prim.Sum, prim.Product)):
-            kind = SUM if isinstance(expression, prim.Sum) else PRODUCT
-            return self.combine(kind, [self.number(c, atom) for c in expression.children])
-        if isinstance(expression, prim.Quotient):
-            parts: tuple[int, ...] = tuple(self.number(p, atom) for p in (expression.numerator, expression.denominator))
-            return self._intern(Value(QUOTIENT, parts), (QUOTIENT, parts))
-        if isinstance(expression, prim.Call):
-            parts = tuple(self.number(p, atom) for p in expression.parameters)
-            return self._intern(Value(CALL, parts, expression.function), (CALL, parts, expression.function))
-        return atom(expression)
+    def node(self, kind: int, operands: Sequence[int], detail: Any = None) -> int:
+        """Return the number of a quotient or call."""
+        parts = tuple(operands)
+        return self._intern(Value(kind, parts, detail), (kind, parts, detail))
 
     def literal(self, value: Any) -> int:
         """Return the number of a literal."""
@@ -65,7 +48,7 @@ class Numbering:
         """Return the number of an expression that is not looked into, with values that the version tells apart."""
         return self._intern(Value(ATOM, (), expression), (ATOM, expression, version))
 
-    def combine(self, kind: int, operands: list[int], *, is_flat: bool = False) -> int:
+    def combine(self, kind: int, operands: Sequence[int], *, is_flat: bool = False) -> int:
         """Return the number of a sum or product of values; those of the same kind are flattened, or taken as flat."""
         flat: list[int] = []
         for operand in operands:

@@ -11,14 +11,12 @@ import pymbolic.primitives as prim
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 from loopy.kernel.data import VectorizeTag
 
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.candidates import Context, Graph, Key
-from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.minimal import names_in
-from formcompiler.licm.nest import Nest
 from formcompiler.licm.replace import Replace
 from formcompiler.licm.schedule import find_places, insert
 from formcompiler.licm.scopes import Scopes
-from formcompiler.licm.types import Types
 from formcompiler.naming import Namer
 
 
@@ -50,34 +48,36 @@ class Temporary:
         return variable[0, lane] if self.is_in_loop else variable[(lane,)]
 
 
-def precompute(
-    kernel: lp.LoopKernel, nest: Nest, contexts: Mapping[str, Context], graph: Graph, scopes: Scopes
-) -> lp.LoopKernel:
+def precompute(facts: Analysis, contexts: Mapping[str, Context], graph: Graph) -> lp.LoopKernel:
     """Return the kernel with a temporary for each candidate of a graph.
 
     They are made bottom-up, breadth first on the edges from children to parents, so that each one finds those that it
     contains.
     """
+    kernel = facts.kernel
     if not graph.children:
         return kernel
     temporaries = _name_temporaries(kernel, contexts, bottom_up(graph))
     found = {key: t.access for key, t in temporaries.items()}
-    types = Types(kernel)
-    variables = {t.name: _variable(kernel, t, types) for t in temporaries.values()}
+    variables = {t.name: _variable(facts, t) for t in temporaries.values()}
     replacers = {name: Replace(_finder(context, found)) for name, context in contexts.items()}
-    new = [_assignment(t, graph, contexts, replacers, temporaries, scopes) for t in temporaries.values()]
+    new = [_assignment(t, graph, contexts, replacers, temporaries, facts.scopes) for t in temporaries.values()]
     inputs = {t.identifier: [temporaries[c].identifier for c in graph.children[t.key]] for t in temporaries.values()}
     places = find_places(
-        nest,
+        facts.nest,
         [t.identifier for t in temporaries.values()],
         {t.identifier: t.key.loops for t in temporaries.values()},
         {i.id: sorted(i.depends_on - set(inputs)) for i in new},
         inputs,
         {t.identifier: graph.users[t.key] for t in temporaries.values()},
     )
-    changed = {name: _replace_in(context, replacers[name], temporaries) for name, context in contexts.items()}
-    items = insert(nest, places)
-    by_id = {**kernel.id_to_insn, **changed, **{i.id: i for i in new}}
+    by_name = {t.name: t.identifier for t in temporaries.values()}
+    places_of = {(key.loops, key.lanes) for key in graph.children}
+    involved = {user for key in graph.children for user in graph.users[key]}
+    involved |= {name for name, context in contexts.items() if (context.loops, context.lanes) in places_of}
+    changed = {name: _replace_in(contexts[name], replacers[name], by_name) for name in contexts if name in involved}
+    items = insert(facts.nest, places)
+    by_id = {**kernel.id_to_insn, **{n: i for n, i in changed.items() if i is not None}, **{i.id: i for i in new}}
     ids = [item.insn_id for item in items if isinstance(item, lp.schedule.RunInstruction)]
     return kernel.copy(
         instructions=[by_id[name] for name in ids],
@@ -120,7 +120,7 @@ def _name_temporaries(
     return result
 
 
-def _variable(kernel: lp.LoopKernel, temporary: Temporary, types: Types) -> lp.TemporaryVariable:
+def _variable(facts: Analysis, temporary: Temporary) -> lp.TemporaryVariable:
     """Return the declaration; a vectorized one gets its shape and axes by hand, for the kernel is preprocessed.
 
     Where loopy's own loop runs over the lanes, one axis is not a vector; elsewhere the lane is the last axis.
@@ -128,12 +128,12 @@ def _variable(kernel: lp.LoopKernel, temporary: Temporary, types: Types) -> lp.T
     shape: tuple[int, ...] = ()
     tags: Any = None
     if temporary.lane is not None:
-        width = TripCounts(kernel).extent(temporary.lane)
+        width = facts.trips.extent(temporary.lane)
         shape = (1, width) if temporary.is_in_loop else (width,)
         tags = [FixedStrideArrayDimTag(1), VectorArrayDimTag()] if temporary.is_in_loop else None
     return lp.TemporaryVariable(
         temporary.name,
-        dtype=types.of(temporary.key.expression),
+        dtype=facts.types.of(temporary.key.expression),
         shape=shape,
         dim_tags=tags,
         alignment=64 if shape else None,
@@ -181,12 +181,9 @@ def _conjunction(condition: frozenset[Any]) -> Any:
     return parts[0] if len(parts) == 1 else prim.LogicalAnd(tuple(parts))
 
 
-def _replace_in(context: Context, replace: Replace, temporaries: Mapping[Key, Temporary]) -> Any:
-    """Return the instruction with names in the place of candidates, and dependencies on them."""
+def _replace_in(context: Context, replace: Replace, by_name: Mapping[str, str]) -> Any | None:
+    """Return the instruction with names in the place of candidates, and dependencies on them; None if it has none."""
     instruction = context.instruction
     expression = replace(instruction.expression)
-    if expression == instruction.expression:
-        return instruction
-    read = names_in(expression)
-    used = {t.identifier for t in temporaries.values() if t.name in read}
-    return instruction.copy(expression=expression, depends_on=instruction.depends_on | used)
+    used = {by_name[name] for name in names_in(expression) if name in by_name}
+    return instruction.copy(expression=expression, depends_on=instruction.depends_on | used) if used else None

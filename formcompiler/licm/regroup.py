@@ -29,7 +29,7 @@ class Regroup(UncachedIdentityMapper[[]]):
 
     Legality: additions and multiplications are reordered, which changes results by rounding only.
 
-    Failure: `NotNestedError` if the sets of the groups are not nested in one another.
+    Failure: `NotNestedError` if the sets of the groups are not nested in one another and it is not eager.
 
     Args:
         minimal: Minimal iname set of a subexpression, with the loops that these inames are nested in.
@@ -66,6 +66,8 @@ class Regroup(UncachedIdentityMapper[[]]):
             groups.setdefault(self._minimal(child), []).append(child)
         if not 1 < len(groups) < len(children) + self._is_eager or len(children) < 3:
             return kind(tuple(self.rec(child) for child in children))
+        if self._is_eager:
+            return self._join(kind, groups)
         ordered = sorted(groups, key=len)
         for small, large in pairwise(ordered):
             if not small <= large:
@@ -74,9 +76,16 @@ class Regroup(UncachedIdentityMapper[[]]):
                     f"{_show(large)}, neither of which contains the other"
                 )
         parts = [self._group(kind, groups[inames]) for inames in ordered]
-        if self._is_eager:
-            return reduce(lambda inner, part: kind((inner, part)), parts)
         return reduce(lambda inner, part: kind((part, inner)), reversed(parts))
+
+    def _join(self, kind: Callable[[tuple[Any, ...]], Any], groups: dict[Inames, list[Any]]) -> Any:
+        """Return a tree of groups, each with the largest one that its inames contain; roots come together at last."""
+        roots: dict[Inames, Any] = {}
+        for inames in sorted(groups, key=lambda s: (len(s), sorted(s))):
+            part = self._group(kind, groups[inames])
+            inner = max((root for root in roots if root <= inames), key=len, default=None)
+            roots[inames] = part if inner is None else kind((roots.pop(inner), part))
+        return next(iter(roots.values())) if len(roots) == 1 else kind(tuple(roots.values()))
 
     def _group(self, kind: Callable[[tuple[Any, ...]], Any], children: list[Any]) -> Any:
         done = tuple(self.rec(child) for child in children)

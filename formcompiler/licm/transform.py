@@ -9,7 +9,7 @@ import loopy as lp
 from loopy.kernel import KernelState
 
 from formcompiler.errors import InvalidOptionError
-from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.general import hoist_general
 from formcompiler.licm.motion import hoist_nested, share_common
 from formcompiler.licm.regroup import NotNestedError
@@ -55,12 +55,12 @@ class HoistInvariants:
         """Return the transformed program and what was done to it."""
         t_unit = ensure_linearized(t_unit)
         kernel = t_unit.default_entrypoint
-        trips = TripCounts(kernel, self.parameter_value)
-        before = trips.operations(kernel)
+        facts = Analysis(kernel, self.parameter_value)
+        before = facts.cost
         if self.mode == "off":
             return t_unit, LicmReport("off", "off", before, before)
-        changed, used, reason = self._transform(kernel, trips)
-        after = trips.operations(changed)
+        changed, used, reason = self._transform(facts)
+        after = facts.of(changed).cost
         if after > before:
             reason = f"{used} would take {after} operations instead of {before}"
             changed, used, after = kernel, "off", before
@@ -69,17 +69,17 @@ class HoistInvariants:
             _log.info("%s: %s instead of %s: %s", kernel.name, used, self.mode, reason)
         return t_unit.with_kernel(changed), report
 
-    def _transform(self, kernel: lp.LoopKernel, trips: TripCounts) -> tuple[lp.LoopKernel, str, str]:
+    def _transform(self, facts: Analysis) -> tuple[lp.LoopKernel, str, str]:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""
         reason = ""
         if self.mode == "general":
-            return hoist_general(kernel, trips), "general", ""
+            return hoist_general(facts), "general", ""
         if self.mode == "nested":
             try:
-                return hoist_nested(kernel, trips), "nested", ""
+                return hoist_nested(facts), "nested", ""
             except NotNestedError as refusal:
                 reason = str(refusal)
-        return share_common(kernel), "cse", reason
+        return share_common(facts), "cse", reason
 
 
 def explain(t_unit: lp.TranslationUnit, mode: str = "nested") -> LicmReport:

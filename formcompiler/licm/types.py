@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pymbolic.primitives as prim
 
 from formcompiler.errors import TransformError
-from formcompiler.licm.candidates import operands
+from formcompiler.licm.operands import operands
 
 DType = np.dtype[Any]
 REAL_RESULT = frozenset({"abs", "fabs", "real", "imag"})

@@ -9,10 +9,10 @@ from licm.interpreter import run
 from licm.nests import assign, finish, jacobian_nest, matrix_data
 
 from formcompiler.kernel.builder import KernelBuilder
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.bilinear import Split, make_plan
 from formcompiler.licm.columns import find_groups, group_columns
 from formcompiler.licm.contract import contract_kernel
-from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.general import put_targets_first
 from formcompiler.licm.invariant import shrink_arrays
@@ -23,8 +23,8 @@ from formcompiler.licm.share import share_values
 
 def check_step(step, kernel, data):
     """Compare a kernel before and after one step; return operations before and after, and the kernel after."""
-    trips = TripCounts(kernel)
-    after = link_dependencies(step(put_targets_first(kernel), trips))
+    facts = Analysis(put_targets_first(kernel))
+    after = link_dependencies(step(facts), facts.reads)
     wanted, actual = run(kernel, data), run(after, data)
     for name, values in wanted.items():
         np.testing.assert_allclose(actual[name], values, rtol=1e-13, atol=1e-13)
@@ -32,7 +32,7 @@ def check_step(step, kernel, data):
     for instruction in after.instructions:
         assert instruction.depends_on <= done
         done.add(instruction.id)
-    return trips.operations(kernel), trips.operations(after), after
+    return facts.of(kernel).cost, facts.of(after).cost, after
 
 
 def add_table(builder, name, values):
@@ -255,5 +255,5 @@ def test_an_array_that_varies_along_all_axes_stays():
 
 def test_a_factor_and_then_an_axis_disappear():
     kernel, data = contraction_kernel("s + b[i] * x[k, j]")
-    _, after, _ = check_step(lambda k, t: shrink_arrays(scale_sums(k, t), t), kernel, data)
+    _, after, _ = check_step(lambda facts: shrink_arrays(facts.of(scale_sums(facts))), kernel, data)
     assert after == 4 * 4 + 3 * 4 + 3 * 4

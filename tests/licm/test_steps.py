@@ -9,6 +9,7 @@ from loopy.schedule import EnterLoop, RunInstruction
 from loopy.symbolic import parse
 
 from formcompiler.kernel.builder import KernelBuilder
+from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.candidates import Context, find_common, find_hoistable
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.minimal import make_minimal_inames
@@ -151,9 +152,8 @@ def test_costs_are_products_of_trip_counts(macro):
 
 
 def contexts_of(kernel, **options):
-    nest = read_nest(kernel)
-    scopes = Scopes(kernel, nest)
-    return [Context(kernel, nest, scopes, name, **options) for name in nest.order]
+    facts = Analysis(kernel)
+    return [Context(facts, name, **options) for name in facts.nest.order]
 
 
 def candidate_texts(graph):

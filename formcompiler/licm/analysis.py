@@ -1,0 +1,109 @@
+"""What the steps know about one kernel: found once, shared by all steps that leave the kernel as it is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import loopy as lp
+
+from formcompiler.licm.cost import TripCounts
+from formcompiler.licm.edit import Editor
+from formcompiler.licm.minimal import Reads
+from formcompiler.licm.nest import Loops, Nest, read_nest
+from formcompiler.licm.scopes import Scopes
+from formcompiler.licm.types import Types
+
+
+class Analysis:
+    """Facts about a linearized kernel, each found when it is first asked for.
+
+    Attributes:
+        kernel: The kernel.
+        trips: Numbers of iterations and operations.
+        reads: Names that instructions read.
+        interned: Objects that stand for all equal ones, by what they are equal in.
+
+    Args:
+        kernel: The kernel.
+        parameter_value: What a parameter in a loop bound counts as.
+    """
+
+    def __init__(self, kernel: lp.LoopKernel, parameter_value: int = 2) -> None:
+        self.kernel = kernel
+        self.trips = TripCounts(kernel, parameter_value)
+        self.reads = Reads()
+        self.interned: dict[Any, Any] = {}
+
+    def of(self, kernel: lp.LoopKernel) -> Analysis:
+        """Return the facts about a kernel that comes from this one; what is known of instructions and loops stays."""
+        if kernel is self.kernel:
+            return self
+        result = Analysis.__new__(Analysis)
+        result.kernel, result.trips, result.reads = kernel, self.trips.on(kernel), self.reads
+        result.interned = {}
+        return result
+
+    @cached_property
+    def cost(self) -> int:
+        """Return the operations of one run of the kernel."""
+        return self.trips.operations(self.kernel)
+
+    @cached_property
+    def nest(self) -> Nest:
+        """Return the loops."""
+        return read_nest(self.kernel)
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Return where variables get their values."""
+        return Scopes(self.kernel, self.nest)
+
+    @cached_property
+    def types(self) -> Types:
+        """Return the types of expressions."""
+        return Types(self.kernel)
+
+    @cached_property
+    def temporary_names(self) -> frozenset[str]:
+        """Return the temporaries that instructions write."""
+        return frozenset(self.kernel.temporary_variables) & self.scopes.writers.keys()
+
+    @cached_property
+    def varying(self) -> frozenset[str]:
+        """Return the variables with more than one value.
+
+        They are written more than once, read before they are written, read outside of the loops that they are written
+        in, or used by C code.
+        """
+        written: dict[str, Loops] = {}
+        writers = self.scopes.writers
+        varying = {name for name, identifiers in writers.items() if len(identifiers) > 1}
+        for name in self.nest.order:
+            instruction, loops = self.instruction(name), self.nest.loops[name]
+            is_code = not isinstance(instruction, lp.MultiAssignmentBase)
+            for read in self.reads(instruction):
+                if read in writers:
+                    around = written.get(read)
+                    if is_code or around is None or loops[: len(around)] != around:
+                        varying.add(read)
+            for target in instruction.assignee_var_names():
+                written[target] = loops if self.is_scalar(target) else ()
+        return frozenset(varying)
+
+    def instruction(self, name: str) -> Any:
+        """Return an instruction."""
+        return self.kernel.id_to_insn[name]
+
+    def is_scalar(self, name: str) -> bool:
+        """Tell whether a variable is a temporary with one value for each lane at most."""
+        temporary: Any = self.kernel.temporary_variables.get(name)
+        return temporary is not None and len(temporary.shape) <= len(self.nest.lanes)
+
+    def is_box(self, *inames: str) -> bool:
+        """Tell whether each of some loops runs from 0 to a number that is known."""
+        return all(map(self.trips.is_box, inames))
+
+    def edit(self) -> Editor:
+        """Return an editor of the kernel."""
+        return Editor(self.kernel, {lane: self.trips.extent(lane) for lane in self.nest.lanes}, self.reads)

@@ -1,0 +1,72 @@
+"""Sums in a loop: a scalar that starts at zero and is added to in one loop, read only when it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+import pymbolic.primitives as prim
+
+from formcompiler.licm.analysis import Analysis
+from formcompiler.licm.edit import Editor
+
+
+@dataclass(frozen=True)
+class LoopSum:
+    """A sum.
+
+    Attributes:
+        name: The scalar.
+        start: Instruction that sets it to zero.
+        add: Instruction that adds to it.
+        term: What is added.
+        iname: Iname that is summed over.
+    """
+
+    name: str
+    start: Any
+    add: Any
+    term: Any
+    iname: str
+
+
+def rewrite_sums(facts: Analysis, rewrite: Callable[[Analysis, Editor, LoopSum], None]) -> lp.LoopKernel:
+    """Return the kernel with its sums rewritten by a function, in program order."""
+    editor = facts.edit()
+    for name in facts.nest.order:
+        found = find_sum(facts, name)
+        if found is not None:
+            rewrite(facts, editor, found)
+    return editor.finish()
+
+
+def find_sum(facts: Analysis, name: str) -> LoopSum | None:
+    """Return the sum that an instruction adds to, None if it is of another kind."""
+    add = facts.instruction(name)
+    value = getattr(add, "expression", None)
+    if not isinstance(add, lp.Assignment) or not isinstance(value, prim.Sum) or len(value.children) != 2:
+        return None
+    if add.predicates or value.children[0] != add.assignee or not facts.nest.loops[name]:
+        return None
+    variable = add.assignee_name
+    writers = facts.scopes.writers[variable]
+    if len(writers) != 2 or writers[1] != name or not facts.is_scalar(variable):
+        return None
+    start = facts.instruction(writers[0])
+    iname = facts.nest.loops[name][-1]
+    is_zero = isinstance(start, lp.Assignment) and not isinstance(start.expression, prim.ExpressionNode)
+    if not is_zero or start.expression != 0 or start.predicates or start.assignee != add.assignee:
+        return None
+    if start.within_inames != add.within_inames - {iname} or not facts.is_box(iname):
+        return None
+    found = LoopSum(variable, start, add, value.children[1], iname)
+    return None if _is_read_inside(facts, found) else found
+
+
+def _is_read_inside(facts: Analysis, found: LoopSum) -> bool:
+    """Tell whether the sum is read before it is complete."""
+    nest = facts.nest
+    between = nest.order[nest.rank[found.start.id] + 1 : nest.rank_after(found.iname)]
+    return any(found.name in facts.reads(facts.instruction(i)) for i in between if i != found.add.id)
