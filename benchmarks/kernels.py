@@ -147,7 +147,7 @@ FORMS: dict[str, tuple[Callable[[int], Any], range]] = {
 FFCX_MAX_DEGREE = {"laplace": 6, "mass": 6, "interior_penalty": 5, "elasticity": 4, "stokes": 4}
 """FFCx's kernels of higher degrees take minutes to compile."""
 
-STRATEGIES = ("none", "cells")
+STRATEGIES = ("none", "slices", "cells")
 
 HEADER = "form             kind             k lanes are  W  Mcells/s  GFLOP/s of peak    FFCx"
 
@@ -350,6 +350,7 @@ class Candidate:
         name: Name of the form.
         degree: Degree of the space.
         strategy: What the lanes are.
+        lanes: Number of lanes.
         handle: The kernel.
         operations: Operations of one call.
         measure: Measures one call.
@@ -361,6 +362,7 @@ class Candidate:
     name: str
     degree: int
     strategy: str
+    lanes: int
     handle: Any
     operations: int
     measure: Callable[[], float]
@@ -376,19 +378,19 @@ class Candidate:
 
     def row(self, peak: float) -> Row:
         """Return the result."""
-        lanes, gflops = self.handle.lanes, self.operations / self.seconds / 1e9
+        cells_per_call, gflops = self.handle.lanes, self.operations / self.seconds / 1e9
         return Row(
             self.name,
             HEXAHEDRON,
             self.degree,
             self.handle.integral_type,
             self.strategy,
-            lanes,
-            lanes / self.seconds,
+            self.lanes,
+            cells_per_call / self.seconds,
             gflops,
             peak,
             gflops / peak,
-            lanes * self.seconds_ffcx / self.seconds if self.measure_ffcx is not None else None,
+            cells_per_call * self.seconds_ffcx / self.seconds if self.measure_ffcx is not None else None,
             1 + STRATEGIES[::-1].index(self.strategy),
         )
 
@@ -402,7 +404,8 @@ def build_candidates(name: str, degree: int, timer: Timer, *, with_ffcx: bool) -
         compiled = formcompiler.compile_form(form, vectorize=strategy)
         for handle, info in zip(compiled.kernels, compiled.integrals, strict=True):
             measures = (ours(timer, form, handle), theirs.get(handle.integral_type))
-            result.append(Candidate(name, degree, strategy, handle, info.flops, *measures))
+            lanes = 1 if strategy == "none" else timer.lanes
+            result.append(Candidate(name, degree, strategy, lanes, handle, info.flops, *measures))
     return result
 
 

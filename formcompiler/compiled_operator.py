@@ -107,11 +107,12 @@ def compile_expressions(
 
 def _variants(role: KernelRole, options: Options) -> list[tuple[KernelRole, str, Options]]:
     """Return role, suffix of the name and options of all kernels that are made of one integral."""
-    single = replace(options, part="full", vectorize="none")
+    in_cell = options.vectorize if options.vectorize == "slices" else "none"
+    single = replace(options, part="full", vectorize=in_cell)
     found = [(role, "", single)]
     if role == "jacobian" and options.part == "diagonal":
         found.append(("diagonal", "", replace(single, part="diagonal")))
-    if options.vectorize != "none":
+    if options.vectorize != in_cell:
         found += [(r, "_batch", replace(used, vectorize=options.vectorize)) for r, _, used in found]
     return found
 

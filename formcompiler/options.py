@@ -43,8 +43,8 @@ class Options:
     )
     vectorize: str = _option(
         "none",
-        "what the lanes of vectors are: nothing, cells, or cells if that is possible",
-        choices=("none", "cells", "auto"),
+        "what the lanes of vectors are: nothing, cells, iterations of loops of one cell, or cells if that is possible",
+        choices=("none", "cells", "slices", "auto"),
     )
     lanes: str = _option(
         "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")

@@ -16,7 +16,9 @@ from formcompiler.licm.transform import HoistInvariants
 from formcompiler.options import Options
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
-from formcompiler.vectorize.cells import CellLanes, WidenTemporaries
+from formcompiler.vectorize.cells import CellLanes
+from formcompiler.vectorize.slices import SliceLanes
+from formcompiler.vectorize.widen import WidenTemporaries
 
 
 class Pass(Protocol):
@@ -37,15 +39,17 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     preprocessing by loopy: the builders leave nothing to infer.
     """
     steps: list[tuple[str, Pass]] = []
-    if options.vectorize != "none":
+    if options.vectorize in ("cells", "auto"):
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         steps.append(("vectorize", CellLanes(count_lanes(options), uniform, strict=options.vectorize == "cells")))
+    elif options.vectorize == "slices":
+        steps.append(("vectorize", SliceLanes(count_lanes(options))))
     steps.append(("constfold", FoldConstants(options.constfold)))
     return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm)), ("lanes", WidenTemporaries())]
 
 
 def count_lanes(options: Options) -> int:
-    """Return how many cells one call of a kernel takes: 1 unless the lanes of vectors are cells."""
+    """Return the number of lanes."""
     if options.vectorize == "none":
         return 1
     if options.lanes != "auto":

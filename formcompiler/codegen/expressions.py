@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper
 
+from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
+from formcompiler.kernel.addresses import AddressFinder, Linear
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -39,16 +40,15 @@ class ExpressionWriter:
     """Writes pymbolic expressions as C++.
 
     Args:
-        shapes: Shape of each array; arrays are stored row-major.
+        addresses: Where elements of arrays are.
         real_type: "float32" or "float64": decides the suffix of literals.
-        lane: Name of the iname that runs over lanes. An array whose last index is this name is an array of vectors.
-            Values of one lane and of all lanes are written alike, except that vectors have the types ``Lanes`` and
-            ``Mask``, which the caller declares.
+        vectors: The lanes, if there are any. Values of one lane and of all lanes are written alike, except for their
+            types, and for accesses to arrays of numbers.
     """
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]], real_type: str, lane: str = "") -> None:
-        self._shapes = shapes
-        self._lane = lane
+    def __init__(self, addresses: AddressFinder, real_type: str, vectors: Vectors | None = None) -> None:
+        self._addresses = addresses
+        self._vectors = vectors
         self._renamed: Mapping[str, str] = {}
         self._suffix = "F" if real_type == "float32" else ""
         self._complex = "std::complex<float>" if real_type == "float32" else "std::complex<double>"
@@ -74,17 +74,33 @@ class ExpressionWriter:
         """Write arrays under other names."""
         self._renamed = names
 
-    def vector(self, expression: Expression) -> str:
-        """Return the text of an expression as a vector."""
+    def vector(self, expression: Expression, lane: str) -> str:
+        """Return the text of an expression as a vector with these lanes."""
         if self.is_vector(expression):
             return self(expression)
+        assert self._vectors is not None
+        kind = self._vectors.kind(lane)
         if isinstance(expression, float) and expression == 0:
-            return "Lanes{}"
-        return f"{self._at(expression, _SUM)} - Lanes{{}}"
+            return f"{kind}{{}}"
+        return f"{self._at(expression, _SUM)} - {kind}{{}}"
 
     def is_vector(self, expression: Expression) -> bool:
         """Return whether an expression has one value for each lane."""
-        return bool(self._lane) and self._lane in get_dependencies(expression)
+        return bool(self.lane_of(expression))
+
+    def lane_of(self, expression: Expression) -> str:
+        """Return the lane that an expression depends on, or "".
+
+        Raises:
+            InternalCompilerError: if there are several.
+        """
+        return "" if self._vectors is None else self._vectors.lane_of(expression)
+
+    def _types(self, expression: Expression) -> tuple[str, str]:
+        """Return the types of vectors and masks of an expression that is a vector."""
+        assert self._vectors is not None
+        lane = self.lane_of(expression)
+        return self._vectors.kind(lane), self._vectors.mask(lane)
 
     def split_calls(self, expression: Expression, namer: Namer) -> tuple[list[VectorCall], Expression]:
         """Return the functions of vectors that have no vector code, inner ones first, and the expression without them.
@@ -93,63 +109,48 @@ class ExpressionWriter:
             expression: The expression.
             namer: Gives names to their values.
         """
-        splitter = _CallSplitter(self, self._lane, namer)
+        splitter = _CallSplitter(self, namer)
         rest = splitter(expression)
         return splitter.calls, rest
 
     def access(self, subscript: Any) -> str:
-        """Return the text of an array access with one linear index."""
-        name = subscript.aggregate.name
-        index = subscript.index_tuple
-        shape = self._shapes.get(name, (0,))
-        name = self._renamed.get(name, name)
-        if self._lane and index[-1] == prim.Variable(self._lane):
-            return self._linear_access(name, shape[:-1], index[:-1])
-        return self._linear_access(name, shape, index)
+        """Return the text of an array access with one linear index, or of the vector that is there."""
+        name, index = subscript.aggregate.name, subscript.index_tuple
+        lane = self.lane_of(subscript)
+        if self._vectors is None or not lane:
+            return self.element(name, self._addresses.element(name, index), scalar=not index)
+        if name in self._vectors.wide:
+            return self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
+        places = self._addresses.of_lanes(subscript, lane, self._vectors.extents[lane])
+        return self._vectors.load(name, places, lane, lambda place: self.element(name, place))
+
+    def store(self, subscript: Any, places: Sequence[Linear], value: str) -> list[str]:
+        """Return statements that store a vector at the places of an access to an array of numbers."""
+        name, lane = subscript.aggregate.name, self.lane_of(subscript)
+        assert self._vectors is not None
+        return self._vectors.store(places, lane, lambda place: self.element(name, place), value)
+
+    def add_elements(self, subscript: Any, places: Sequence[Linear], value: str) -> list[str]:
+        """Return statements that add a vector to the elements at the places of such an access, one by one."""
+        name, lane = subscript.aggregate.name, self.lane_of(subscript)
+        assert self._vectors is not None
+        return self._vectors.add_elements(places, lane, lambda place: self.element(name, place), value)
 
     def integer(self, expression: Expression) -> str:
         """Return the text of a linear integer expression, with integer literals."""
-        return _linear_text(*self._affine(expression))
+        return self._linear_text(self._addresses.linear(expression))
 
-    def _linear_access(self, name: str, shape: Sequence[int], index: Sequence[Expression]) -> str:
-        if not shape:
-            return name
-        constant, terms = 0, dict[str, int]()
-        stride = 1
-        for extent, i in zip(reversed(shape), reversed(index), strict=True):
-            shift, parts = self._affine(i)
-            constant += stride * shift
-            for atom, factor in parts.items():
-                terms[atom] = terms.get(atom, 0) + stride * factor
-            stride *= extent
-        return f"{name}[{_linear_text(constant, terms)}]"
+    def element(self, name: str, place: Linear, *, scalar: bool = False) -> str:
+        """Return the text of one element of an array."""
+        name = self._renamed.get(name, name)
+        return name if scalar else f"{name}[{self._linear_text(place)}]"
 
-    def _affine(self, expression: Expression) -> tuple[int, dict[str, int]]:
-        """Return an integer expression as a constant and factors of its atoms."""
-        child: Any
-        if isinstance(expression, prim.Sum):
-            constant, terms = 0, dict[str, int]()
-            for child in expression.children:
-                shift, parts = self._affine(child)
-                constant += shift
-                for atom, factor in parts.items():
-                    terms[atom] = terms.get(atom, 0) + factor
-            return constant, terms
-        if isinstance(expression, prim.Product):
-            scale = 1
-            atoms = []
-            for child in expression.children:
-                if isinstance(child, prim.ExpressionNode):
-                    atoms.append(child)
-                else:
-                    scale *= int(child)
-            if len(atoms) != 1:
-                raise InternalCompilerError(f"index is not linear: {expression}")
-            constant, terms = self._affine(atoms[0])
-            return scale * constant, {atom: scale * factor for atom, factor in terms.items()}
-        if isinstance(expression, prim.ExpressionNode):
-            return 0, {self(expression): 1}
-        return int(expression), {}
+    def _linear_text(self, value: Linear) -> str:
+        """Return the sum of integer multiples of atoms and a constant."""
+        texts = [self(atom) if factor == 1 else f"{factor} * {self(atom)}" for atom, factor in value.order]
+        if value.constant or not texts:
+            texts.append(str(value.constant))
+        return " + ".join(texts)
 
     def _write(self, expression: Expression) -> tuple[str, int]:
         writer = self._writers.get(type(expression))
@@ -202,23 +203,26 @@ class ExpressionWriter:
         if self.is_vector(expression):
             if name != "abs":
                 raise InternalCompilerError(f"the function {name} has no vector code")
+            kind, mask = self._types(expression)
             sign = "0x7fffffff" if self._suffix else "0x7fffffffffffffff"
-            return f"Lanes(Mask({self(expression.parameters[0])}) & {sign})", _ATOM
+            return f"{kind}({mask}({self(expression.parameters[0])}) & {sign})", _ATOM
         return f"std::{name}({', '.join(self(p) for p in expression.parameters)})", _ATOM
 
     def _logical(self, operator: str, expression: Any, strength: int) -> tuple[str, int]:
         if not self.is_vector(expression):
             return self._join(f" {operator}{operator} ", expression.children, strength), strength
+        mask = self._types(expression)[1]
         texts = [
-            self._at(c, _ATOM) if self.is_vector(c) else f"({self._at(c, _OR)} ? ~Mask{{}} : Mask{{}})"
+            self._at(c, _ATOM) if self.is_vector(c) else f"({self._at(c, _OR)} ? ~{mask}{{}} : {mask}{{}})"
             for c in expression.children
         ]
         return f" {operator} ".join(texts), _LOOSEST
 
     def _select(self, expression: Any) -> tuple[str, int]:
         if self.is_vector(expression):
+            lane = self.lane_of(expression)
             condition, a, b = expression.condition, expression.then, expression.else_
-            return f"({self(condition)}) ? ({self.vector(a)}) : ({self.vector(b)})", _LOOSEST
+            return f"({self(condition)}) ? ({self.vector(a, lane)}) : ({self.vector(b, lane)})", _LOOSEST
         condition = self._at(expression.condition, _OR)
         return f"{condition} ? {self._at(expression.then, _OR)} : {self._at(expression.else_, _OR)}", _LOOSEST
 
@@ -230,10 +234,9 @@ class ExpressionWriter:
 class _CallSplitter(IdentityMapper[[]]):
     """Replaces calls of functions other than abs by names."""
 
-    def __init__(self, writer: ExpressionWriter, lane: str, namer: Namer) -> None:
+    def __init__(self, writer: ExpressionWriter, namer: Namer) -> None:
         super().__init__()
         self._writer = writer
-        self._lane = lane
         self._namer = namer
         self.calls: list[VectorCall] = []
 
@@ -244,16 +247,7 @@ class _CallSplitter(IdentityMapper[[]]):
             return prim.Call(expr.function, parameters)
         value = self._namer.unique(f"{name}_value")
         self.calls.append((value, name, parameters))
-        return prim.Variable(value)[prim.Variable(self._lane)]
-
-
-def _linear_text(constant: int, terms: Mapping[str, int]) -> str:
-    """Return the sum of integer multiples of atoms and a constant."""
-    ordered = sorted(terms.items(), key=lambda item: -item[1])
-    texts = [atom if factor == 1 else f"{factor} * {atom}" for atom, factor in ordered]
-    if constant or not texts:
-        texts.append(str(constant))
-    return " + ".join(texts)
+        return prim.Variable(value)[prim.Variable(self._writer.lane_of(expr))]
 
 
 def _split_sign(expression: Expression) -> tuple[str, Expression]:

@@ -6,18 +6,24 @@ so that nothing has to be asked of the polyhedral library (loopy's own code gene
 
 from __future__ import annotations
 
+import itertools
+import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
 import numpy as np
+import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
 
 from formcompiler.codegen.expressions import CPP_TYPES, ExpressionWriter
+from formcompiler.codegen.transposes import Transposer
+from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
-from formcompiler.kernel.linearize import find_wide, vector_inames
+from formcompiler.kernel.addresses import address_finder
+from formcompiler.kernel.linearize import find_wide, has_batch, vector_inames
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.naming import Namer
 
@@ -54,9 +60,10 @@ def emit_method(t_unit: lp.TranslationUnit, parameters: tuple[Parameter, ...], s
         scalar_type: Type of its literals.
     """
     kernel = t_unit.default_entrypoint
-    lane = next(iter(vector_inames(kernel)), "")
-    lanes = int(kernel.get_constant_iname_length(lane)) if lane else 1
-    return MethodCode(kernel.name, parameters, _MethodWriter(kernel, parameters, scalar_type, lane).write(), lanes)
+    lanes = 1
+    if has_batch(kernel):
+        (lanes,) = (int(kernel.get_constant_iname_length(lane)) for lane in vector_inames(kernel))
+    return MethodCode(kernel.name, parameters, _MethodWriter(kernel, parameters, scalar_type).write(), lanes)
 
 
 _TEXT = {
@@ -72,38 +79,51 @@ _TEXT = {
 class _MethodWriter:
     """Writes one function."""
 
-    def __init__(
-        self, kernel: lp.LoopKernel, parameters: tuple[Parameter, ...], scalar_type: str, lane: str = ""
-    ) -> None:
+    def __init__(self, kernel: lp.LoopKernel, parameters: tuple[Parameter, ...], scalar_type: str) -> None:
         self._kernel = kernel
         self._parameters = parameters
-        arrays = {**kernel.arg_dict, **kernel.temporary_variables}
-        shapes = {name: array.shape for name, array in arrays.items()}
         self._real_type = np.empty(0, scalar_type).real.dtype
-        self._lane = lane
         self._namer = Namer({*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames()})
-        self._vectors = find_wide(kernel, lane)
+        self._wide = find_wide(kernel)
+        self._vectors = self._find_vectors()
         self._n_writers = {name: len(writers) for name, writers in kernel.writer_map().items()}
-        self._expression = ExpressionWriter(shapes, self._real_type.name, lane)
-        self._declared_at = find_declarations(kernel, self._vectors)
+        self._addresses = address_finder(kernel)
+        self._expression = ExpressionWriter(self._addresses, self._real_type.name, self._vectors)
+        self._declared_at = find_declarations(kernel, frozenset(self._wide))
+        self._transposer: Transposer | None = None
+        if self._vectors is not None and not has_batch(kernel):
+            tools = (self._vectors, self._addresses, self._expression, self._namer)
+            self._transposer = Transposer(*tools, lambda i: i.id in self._declared_at)
         self._lines: list[str] = []
+
+    def _find_vectors(self) -> Vectors | None:
+        lanes = vector_inames(self._kernel)
+        if not lanes:
+            return None
+        extents = {lane: int(self._kernel.get_constant_iname_length(lane)) for lane in sorted(lanes)}
+        kind = CPP_TYPES[self._real_type.name]
+        padded = self._kernel.temporary_variables.keys()
+        return Vectors(extents, self._wide, padded, kind, self._real_type.itemsize, self._namer)
 
     def write(self) -> str:
         """Return comment, signature and body."""
         arguments = ", ".join(map(self._declare_argument, self._kernel.args))
         head = [*self._document(), *_wrap(f"static void {self._kernel.name}({arguments})", "    ")]
-        if self._lane:
-            self._write_vector_types()
+        pointers = self._name_vectors_in_arguments()
+        self._write_body()
+        body, self._lines = self._lines, []
         for _, table in sorted(self._kernel.temporary_variables.items()):
             if table.initializer is not None:
                 self._write_table(table)
         for name, temporary in sorted(self._kernel.temporary_variables.items()):
             if temporary.initializer is None and name not in self._declared_at.values():
                 self._declare_temporary(temporary)
-        self._write_body()
-        if not any("Mask(" in line or "Mask{" in line for line in self._lines):
-            self._lines = [line for line in self._lines if not line.startswith("  using Mask = ")]
-        return "\n".join([*head, "{", *self._lines, "}"])
+        functions = [] if self._vectors is None else self._vectors.functions()
+        types = [] if self._vectors is None else self._vectors.declarations()
+        pointers += [line for text in functions for line in _wrap(text, "        ")]
+        used = set(re.findall(r"\w+", "\n".join([*pointers, *self._lines, *body])))
+        types = [text for text in types if text.split()[1] in used]
+        return "\n".join([*head, "{", *types, *pointers, *self._lines, *body, "}"])
 
     def _declare_argument(self, argument: Any) -> str:
         constant = "" if argument.name in self._kernel.get_written_variables() else "const "
@@ -114,33 +134,59 @@ class _MethodWriter:
         suffix = "F" if kind == "float" else ""
         values = ", ".join(f"{value!r}{suffix}" for value in table.initializer.ravel().tolist())
         self._lines.append(f"  // axes {list(table.initializer.shape)}")
-        self._lines.append(f"  static constexpr {kind} {table.name}[{table.initializer.size}] = {{")
+        size = table.initializer.size + self._slack(table.name)
+        self._lines.append(f"  static constexpr {kind} {table.name}[{size}] = {{")
         self._lines += textwrap.wrap(values, _WIDTH, initial_indent="    ", subsequent_indent="    ")
         self._lines.append("  };")
 
     def _declare_temporary(self, temporary: Any) -> None:
         kind = CPP_TYPES[temporary.dtype.numpy_dtype.name]
         shape = temporary.shape
-        if temporary.name in self._vectors:
-            kind, shape = "Lanes", shape[:-1]
+        if self._vectors is not None and temporary.name in self._wide:
+            kind, shape = self._vectors.kind(self._wide[temporary.name]), shape[:-1]
         if shape:
-            self._lines.append(f"  alignas(64) {kind} {temporary.name}[{int(np.prod(shape))}];")
+            size = int(np.prod(shape)) + self._slack(temporary.name)
+            self._lines.append(f"  alignas(64) {kind} {temporary.name}[{size}];")
         else:
             self._lines.append(f"  {kind} {temporary.name};")
 
+    def _slack(self, name: str) -> int:
+        return 0 if self._vectors is None else self._vectors.slack.get(name, 0)
+
     def _write_body(self) -> None:
         depth = 1
-        for item in self._kernel.linearization or ():
-            if isinstance(item, EnterLoop):
-                extent = int(self._kernel.get_constant_iname_length(item.iname))
-                self._add(f"for (int {item.iname} = 0; {item.iname} < {extent}; ++{item.iname}) {{", depth)
-                depth += 1
-            elif isinstance(item, LeaveLoop):
-                depth -= 1
-                self._add("}", depth)
-            elif isinstance(item, RunInstruction):
-                for text in self._statements(self._kernel.id_to_insn[item.insn_id]):
+        for is_run, group in itertools.groupby(self._kernel.linearization or (), key=_is_run):
+            items: list[Any] = list(group)
+            if is_run:
+                for text in self._straight_line([self._kernel.id_to_insn[item.insn_id] for item in items]):
                     self._add(text, depth)
+                continue
+            for item in items:
+                if isinstance(item, EnterLoop):
+                    extent = int(self._kernel.get_constant_iname_length(item.iname))
+                    self._add(f"for (int {item.iname} = 0; {item.iname} < {extent}; ++{item.iname}) {{", depth)
+                    depth += 1
+                elif isinstance(item, LeaveLoop):
+                    depth -= 1
+                    self._add("}", depth)
+
+    def _straight_line(self, instructions: Sequence[Any]) -> Iterator[str]:
+        """Return the statements of instructions that run one after another."""
+        rest = instructions
+        while rest:
+            length, texts = self._transposed(rest) or (1, self._statements(rest[0]))
+            yield from texts
+            rest = rest[length:]
+
+    def _transposed(self, instructions: Sequence[Any]) -> tuple[int, list[str]] | None:
+        """Return the number of instructions at the beginning that are better done transposed, and their statements."""
+        if self._transposer is None or any(i.predicates for i in instructions):
+            return None
+        loads = self._transposer.find_loads(instructions)
+        if loads is not None:
+            return len(loads.instructions), self._transposer.write_loads(loads)
+        stores = self._transposer.find_stores(instructions)
+        return None if stores is None else (len(stores.instructions), self._transposer.write_stores(stores))
 
     def _add(self, text: str, depth: int) -> None:
         self._lines += _wrap("  " * depth + text, "  " * depth + "    ")
@@ -149,72 +195,87 @@ class _MethodWriter:
         """Return the statement, after those that compute functions of vectors, which have code for one lane only."""
         if instruction.predicates:
             raise InternalCompilerError(f"instruction {instruction.id} has a predicate, which has no C++ here: use If")
-        if not self._lane:
+        if self._vectors is None:
             return [self._statement(instruction, instruction.expression)]
         calls, expression = self._expression.split_calls(instruction.expression, self._namer)
         texts = [text for call in calls for text in self._call_by_lane(*call)]
+        target = instruction.assignee
+        if self._expression.is_vector(target) and target.aggregate.name not in self._wide:
+            return [*texts, *self._store(target, expression)]
         return [*texts, self._statement(instruction, expression)]
+
+    def _store(self, target: Any, expression: Any) -> list[str]:
+        """Return statements that set elements of an array of numbers, or add to them."""
+        assert self._vectors is not None
+        lane = self._expression.lane_of(target)
+        places = self._addresses.of_lanes(target, lane, self._vectors.extents[lane])
+        is_added = isinstance(expression, prim.Sum) and expression.children[0] == target
+        if is_added and self._vectors.is_scattered(places):
+            rest = expression.children[1:]
+            value = rest[0] if len(rest) == 1 else prim.Sum(rest)
+            return self._expression.add_elements(target, places, self._expression.vector(value, lane))
+        return self._expression.store(target, places, self._expression.vector(expression, lane))
 
     def _call_by_lane(self, name: str, function: str, arguments: Sequence[Any]) -> list[str]:
         """Return statements that call a function for all lanes."""
+        assert self._vectors is not None
+        lane = next(filter(None, map(self._expression.lane_of, arguments)))
+        kind = self._vectors.kind(lane)
         texts, scalars = [], []
         for argument in arguments:
             if self._expression.is_vector(argument):
                 own = self._namer.unique("argument")
-                texts.append(f"const Lanes {own} = {self._expression(argument)};")
-                scalars.append(f"{own}[{self._lane}]")
+                texts.append(f"const {kind} {own} = {self._expression(argument)};")
+                scalars.append(f"{own}[{lane}]")
             else:
                 scalars.append(self._expression(argument))
-        lane, extent = self._lane, int(self._kernel.get_constant_iname_length(self._lane))
+        extent = self._vectors.extents[lane]
         loop = f"for (int {lane} = 0; {lane} < {extent}; ++{lane})"
-        return [*texts, f"Lanes {name}; {loop} {name}[{lane}] = std::{function}({', '.join(scalars)});"]
+        start = self._vectors.undefined(lane)
+        return [*texts, f"{kind} {name}{start}; {loop} {name}[{lane}] = std::{function}({', '.join(scalars)});"]
 
     def _statement(self, instruction: Any, expression: Any) -> str:
         target = self._expression(instruction.assignee)
-        is_vector = self._expression.is_vector(instruction.assignee)
-        value = self._writer(instruction, is_vector)(expression)
+        lane = self._expression.lane_of(instruction.assignee)
+        value = self._value(instruction, expression, lane)
         name = self._declared_at.get(instruction.id)
         if name is not None:
             dtype = self._kernel.temporary_variables[name].dtype
             kind = "auto" if dtype is None else CPP_TYPES[dtype.numpy_dtype.name]
-            if is_vector:
-                kind = "Lanes"
+            if self._vectors is not None and lane:
+                kind = self._vectors.kind(lane)
             once = self._n_writers[name] == 1
             return f"{'const ' if once else ''}{kind} {target} = {value};"
         if value.startswith(f"{target} + "):
             return f"{target} += {value[len(target) + 3 :]};"
         return f"{target} = {value};"
 
-    def _writer(self, instruction: Any, is_vector: bool) -> Callable[[Any], str]:
-        """Return what writes the right-hand side: vectors, integers or numbers."""
+    def _value(self, instruction: Any, expression: Any, lane: str) -> str:
+        """Return the right-hand side: a vector, an integer or a number."""
         (name,) = instruction.assignee_var_names()
         temporary = self._kernel.temporary_variables.get(name)
         if temporary is not None and temporary.dtype is not None and temporary.dtype.numpy_dtype.kind in "iu":
-            return self._expression.integer
-        return self._expression.vector if is_vector else self._expression
+            return self._expression.integer(expression)
+        return self._expression.vector(expression, lane) if lane else self._expression(expression)
 
-    def _write_vector_types(self) -> None:
-        """Write the type of vectors, and names for arguments as arrays of vectors."""
-        kind, size = CPP_TYPES[self._real_type.name], self._real_type.itemsize
-        lanes = int(self._kernel.get_constant_iname_length(self._lane))
-        number = "int" if size == 4 else "long long"
-        self._lines += [
-            f"  using Lanes = {kind} __attribute__((vector_size({lanes * size})));",
-            f"  using Mask = {number} __attribute__((vector_size({lanes * size})));",
-            f"  using LanesInMemory = {kind} __attribute__((vector_size({lanes * size}), aligned({size}), may_alias));",
-        ]
-        names = {a.name: self._namer.unique(f"{a.name}_lanes") for a in self._kernel.args if a.name in self._vectors}
+    def _name_vectors_in_arguments(self) -> list[str]:
+        """Return declarations of arguments as arrays of vectors."""
+        names = {a.name: self._namer.unique(f"{a.name}_lanes") for a in self._kernel.args if a.name in self._wide}
+        texts = []
         for name, renamed in names.items():
+            assert self._vectors is not None
             constant = "" if name in self._kernel.get_written_variables() else "const "
-            pointer = f"{constant}LanesInMemory*"
-            self._lines.append(f"  {pointer} __restrict__ {renamed} = reinterpret_cast<{pointer}>({name});")
+            pointer = f"{constant}{self._vectors.kind(self._wide[name])}InMemory*"
+            texts.append(f"  {pointer} __restrict__ {renamed} = reinterpret_cast<{pointer}>({name});")
         self._expression.rename(names)
+        return texts
 
     def _document(self) -> list[str]:
         by_name = self._kernel.arg_dict
+        in_batch = self._wide.keys() if has_batch(self._kernel) else ()
         return [
             f"/// \\param {p.name} {_TEXT[p.role]}, axes {list(by_name[p.name].shape)}"
-            + (", last the cell of the batch" if p.name in self._vectors else "")
+            + (", last the cell of the batch" if p.name in in_batch else "")
             for p in self._parameters
         ]
 
@@ -240,6 +301,10 @@ def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset
         for name, count in n_axes.items()
         if count == (name in vectors) and name in first and name not in scattered
     }
+
+
+def _is_run(item: Any) -> bool:
+    return isinstance(item, RunInstruction)
 
 
 def _wrap(text: str, indent: str) -> list[str]:

@@ -11,6 +11,7 @@ from loopy.kernel import KernelState
 from loopy.kernel.data import VectorizeTag
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction, ScheduleItem
 from pymbolic.mapper import WalkMapper
+from pytools.tag import UniqueTag
 
 from formcompiler.errors import InternalCompilerError
 
@@ -34,26 +35,50 @@ def vector_inames(kernel: lp.LoopKernel) -> frozenset[str]:
     return frozenset(name for name, iname in kernel.inames.items() if iname.tags_of_type(VectorizeTag))
 
 
-def find_wide(kernel: lp.LoopKernel, lane: str) -> frozenset[str]:
-    """Return the arrays that have a lane as their last axis."""
-    finder = _LaneAccessFinder(lane)
+class BatchTag(UniqueTag):
+    """Marks lanes that are the cells of one batch: the caller's arrays have them, too."""
+
+
+def has_batch(kernel: lp.LoopKernel) -> bool:
+    """Return whether the lanes of a kernel are cells."""
+    return any(iname.tags_of_type(BatchTag) for iname in kernel.inames.values())
+
+
+def find_wide(kernel: lp.LoopKernel) -> dict[str, str]:
+    """Return the lane of each array of vectors: it is the last index in all accesses, and nothing else is there.
+
+    Tables and, unless lanes are cells, arguments are arrays of numbers in any case.
+    """
+    lanes = {name: int(kernel.get_constant_iname_length(name)) for name in vector_inames(kernel)}
+    finder = _LastIndexFinder()
     for instruction in kernel.instructions:
         finder(instruction.assignee)
         finder(instruction.expression)
-    return frozenset(finder.found)
+    arrays = {**kernel.arg_dict, **kernel.temporary_variables}
+    found = {}
+    for name, (last, *others) in finder.found.items():
+        lane = last.name if isinstance(last, prim.Variable) else ""
+        if lane in lanes and not others and arrays[name].shape[-1] == lanes[lane] and _may_be_wide(kernel, name):
+            found[name] = lane
+    return found
 
 
-class _LaneAccessFinder(WalkMapper[[]]):
-    """Collects the arrays whose last index is the lane."""
+def _may_be_wide(kernel: lp.LoopKernel, name: str) -> bool:
+    temporary = kernel.temporary_variables.get(name)
+    return has_batch(kernel) if temporary is None else temporary.initializer is None
 
-    def __init__(self, lane: str) -> None:
+
+class _LastIndexFinder(WalkMapper[[]]):
+    """Collects the last indices of each array."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._lane = prim.Variable(lane)
-        self.found: set[str] = set()
+        self.found: dict[str, dict[Any, None]] = {}
 
     def map_subscript(self, expr: Any) -> None:
-        if expr.index_tuple[-1] == self._lane:
-            self.found.add(expr.aggregate.name)
+        self.found.setdefault(expr.aggregate.name, {})[expr.index_tuple[-1]] = None
+        for index in expr.index_tuple:
+            self.rec(index)
 
 
 def _linear_order(kernel: lp.LoopKernel) -> list[ScheduleItem]:

@@ -31,7 +31,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.errors import VectorizationError
-from formcompiler.kernel.linearize import find_wide, vector_inames
+from formcompiler.kernel.linearize import BatchTag
 
 _log = logging.getLogger(__name__)
 
@@ -73,46 +73,24 @@ class CellLanes:
         domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]
         with_lane = kernel.copy(
             domains=[*domains, domain],
-            inames={**kernel.inames, lane: Iname(lane, tags=frozenset([VectorizeTag()]))},
+            inames={**kernel.inames, lane: Iname(lane, tags=frozenset([VectorizeTag(), BatchTag()]))},
         )
-        return t_unit.with_kernel(_widen(with_lane, varying, lane, self.lanes))
+        return t_unit.with_kernel(widen(with_lane, varying, lane, self.lanes))
 
 
-@dataclass(frozen=True)
-class WidenTemporaries:
-    """The pass that gives temporaries of later passes their lanes.
-
-    *Rewrite.* A temporary without lane axis that is computed from values with one gets a lane axis, too::
-
-        h = w[i, lane];  A[i, lane] = A[i, lane] + h    ->    h[lane] = w[i, lane];  A[i, lane] = A[i, lane] + h[lane]
-
-    *Legality.* As for `CellLanes`; *failure* as well. Kernels without lanes stay as they are.
-    """
-
-    def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
-        """Return the kernel with wide temporaries."""
-        kernel = t_unit.default_entrypoint
-        lane = next(iter(vector_inames(kernel)), None)
-        if lane is None:
-            return t_unit
-        wide = find_wide(kernel, lane)
-        varying = find_varying(kernel, wide)
-        check_elementwise(kernel, varying)
-        return t_unit.with_kernel(_widen(kernel, varying - wide, lane, int(kernel.get_constant_iname_length(lane))))
-
-
-def _widen(kernel: lp.LoopKernel, names: frozenset[str], lane: str, lanes: int) -> lp.LoopKernel:
+def widen(kernel: lp.LoopKernel, names: frozenset[str], lane: str, lanes: int) -> lp.LoopKernel:
     """Return the kernel with a lane axis for some arrays."""
     add_lane = _LaneMapper(names, prim.Variable(lane))
     temporaries = kernel.temporary_variables.items()
     return kernel.copy(
         instructions=[_with_lane(i, names, lane, add_lane) for i in kernel.instructions],
-        args=[_widen_array(a, lanes) if a.name in names else a for a in kernel.args],
-        temporary_variables={name: _widen_array(t, lanes) if name in names else t for name, t in temporaries},
+        args=[widen_array(a, lanes) if a.name in names else a for a in kernel.args],
+        temporary_variables={name: widen_array(t, lanes) if name in names else t for name, t in temporaries},
     )
 
 
-def _widen_array(array: Any, lanes: int) -> Any:
+def widen_array(array: Any, lanes: int) -> Any:
+    """Return an array with a lane axis behind its axes."""
     shape = (*array.shape, lanes)
     if isinstance(array, lp.TemporaryVariable):
         return lp.TemporaryVariable(
@@ -127,7 +105,7 @@ def find_varying(kernel: lp.LoopKernel, arguments: Iterable[str]) -> frozenset[s
     varying = set(arguments)
     while True:
         found = {
-            _target(instruction)
+            target_of(instruction)
             for instruction in kernel.instructions
             if get_dependencies(instruction.expression) & varying
         }
@@ -155,7 +133,7 @@ def check_elementwise(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:
                 f"{where} uses the index {check.found}, which differs between the cells of a batch: "
                 "such a kernel cannot run with vectorize=cells"
             )
-        name = _target(instruction)
+        name = target_of(instruction)
         if name in varying and arrays[name].dtype is not None and arrays[name].dtype.numpy_dtype.kind != "f":
             raise VectorizationError(
                 f"{where} computes numbers of type {arrays[name].dtype.numpy_dtype} that differ between cells, and "
@@ -165,13 +143,14 @@ def check_elementwise(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:
             raise VectorizationError(f"{where} is part of a complex kernel, and complex numbers have no vector type")
 
 
-def _target(instruction: Any) -> str:
+def target_of(instruction: Any) -> str:
+    """Return the name of what an instruction assigns to."""
     assignee = instruction.assignee
     return str(assignee.name if isinstance(assignee, prim.Variable) else assignee.aggregate.name)
 
 
 def _with_lane(instruction: Any, varying: frozenset[str], lane: str, add_lane: Any) -> Any:
-    if not (get_dependencies(instruction.expression) | {_target(instruction)}) & varying:
+    if not (get_dependencies(instruction.expression) | {target_of(instruction)}) & varying:
         return instruction
     return instruction.copy(
         assignee=add_lane(instruction.assignee),

@@ -15,10 +15,11 @@ from pymbolic.mapper.evaluator import EvaluationMapper
 
 from formcompiler.codegen.expressions import ExpressionWriter
 from formcompiler.errors import InternalCompilerError
+from formcompiler.kernel.addresses import AddressFinder
 
 NAMES = {"a": 1.25, "b": -0.5, "c": 3.0}
 A, B, C = (prim.Variable(name) for name in NAMES)
-write = ExpressionWriter({"u": (3, 4), "v": (5,)}, "float64")
+write = ExpressionWriter(AddressFinder({"u": (3, 4), "v": (5,)}, {}), "float64")
 
 
 leaves = st.one_of(st.sampled_from([A, B, C]), st.sampled_from([-1.0, 1.0, -2.0, 0.5, 3.0]))
@@ -89,7 +90,7 @@ def test_selects_and_conditions_run_in_cpp(tmp_path: Path) -> None:
 
 
 def test_single_precision_literals_have_a_suffix() -> None:
-    single = ExpressionWriter({}, "float32")
+    single = ExpressionWriter(AddressFinder({}, {}), "float32")
     assert single(prim.Product((2.0, A))) == "2.0F * a"
     assert single(1.5 - 2j) == "std::complex<float>(1.5F, -2.0F)"
 

@@ -1,0 +1,159 @@
+"""Places of array elements as linear expressions, for one value of a lane or for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import loopy as lp
+import numpy.typing as npt
+import pymbolic.primitives as prim
+from pymbolic.mapper import IdentityMapper
+
+from formcompiler.errors import InternalCompilerError
+
+Expression = Any
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear integer expression.
+
+    Attributes:
+        constant: The constant.
+        terms: Factors of its atoms: inames, integer variables and entries of integer arrays.
+    """
+
+    constant: int
+    terms: Mapping[Expression, int] = field(default_factory=dict)
+
+    def scaled(self, factor: int) -> Linear:
+        """Return a multiple."""
+        return Linear(factor * self.constant, {atom: factor * f for atom, f in self.terms.items()})
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for atom, factor in other.terms.items():
+            terms[atom] = terms.get(atom, 0) + factor
+        return Linear(self.constant + other.constant, terms)
+
+    @property
+    def order(self) -> tuple[tuple[Expression, int], ...]:
+        """Return the terms, those with large factors first."""
+        return tuple(sorted(self.terms.items(), key=lambda item: -item[1]))
+
+
+class AddressFinder:
+    """Finds where elements of row-major arrays are.
+
+    Args:
+        shapes: Shape of each array.
+        tables: Integers of constant tables, whose entries are replaced where a lane has its number.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], tables: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._shapes = shapes
+        self._tables = tables
+
+    def linear(self, expression: Expression, at: Mapping[str, int] | None = None) -> Linear:
+        """Return an integer expression, with numbers for some inames.
+
+        Raises:
+            InternalCompilerError: if it is not linear.
+        """
+        at = at or {}
+        if isinstance(expression, prim.Sum):
+            result = Linear(0)
+            for child in expression.children:
+                result += self.linear(child, at)
+            return result
+        if isinstance(expression, prim.Product):
+            return self._product(expression, at)
+        if isinstance(expression, (prim.FloorDiv, prim.Remainder)):
+            return self._division(expression, at)
+        if isinstance(expression, prim.Variable) and expression.name in at:
+            return Linear(at[expression.name])
+        if isinstance(expression, prim.Subscript) and at:
+            return self._entry(expression, at)
+        if isinstance(expression, prim.ExpressionNode):
+            return Linear(0, {expression: 1})
+        return Linear(int(expression))
+
+    def element(self, name: str, index: Sequence[Expression], at: Mapping[str, int] | None = None) -> Linear:
+        """Return the offset of an element of an array, with numbers for some inames."""
+        return self._offset(self._shapes.get(name, (0,)), index, at)
+
+    def leading(self, name: str, index: Sequence[Expression]) -> Linear:
+        """Return the offset along all axes but the last, given their indices."""
+        return self._offset(self._shapes[name][:-1], index, None)
+
+    def _offset(self, shape: Sequence[int], index: Sequence[Expression], at: Mapping[str, int] | None) -> Linear:
+        result, stride = Linear(0), 1
+        for extent, i in zip(reversed(shape), reversed(index), strict=True):
+            result += self.linear(i, at).scaled(stride)
+            stride *= extent
+        return result
+
+    def of_lanes(self, subscript: Any, lane: str, extent: int) -> tuple[Linear, ...]:
+        """Return the offset of an element for each lane."""
+        return tuple(self.element(subscript.aggregate.name, subscript.index_tuple, {lane: n}) for n in range(extent))
+
+    def _product(self, expression: Any, at: Mapping[str, int]) -> Linear:
+        scale, rest = 1, None
+        for factor in (self.linear(child, at) for child in expression.children):
+            if not factor.terms:
+                scale *= factor.constant
+            elif rest is not None:
+                raise InternalCompilerError(f"index is not linear: {expression}")
+            else:
+                rest = factor
+        return Linear(scale) if rest is None else rest.scaled(scale)
+
+    def _division(self, expression: Any, at: Mapping[str, int]) -> Linear:
+        above, below = (self.linear(e, at) for e in (expression.numerator, expression.denominator))
+        if above.terms or below.terms:
+            raise InternalCompilerError(f"index is not linear: {expression}")
+        is_quotient = isinstance(expression, prim.FloorDiv)
+        return Linear(above.constant // below.constant if is_quotient else above.constant % below.constant)
+
+    def _entry(self, expression: Any, at: Mapping[str, int]) -> Linear:
+        """Return an entry of an integer array: its number, if that is known."""
+        name = expression.aggregate.name
+        if name in self._tables:
+            place = self.element(name, expression.index_tuple, at)
+            if not place.terms:
+                return Linear(int(self._tables[name].flat[place.constant]))
+        return Linear(0, {_Substitution(at)(expression): 1})
+
+
+class _Substitution(IdentityMapper[[]]):
+    """Puts in numbers for inames, also in quotients and remainders of theirs."""
+
+    def __init__(self, at: Mapping[str, int]) -> None:
+        super().__init__()
+        self._at = at
+
+    def map_variable(self, expr: Any) -> Any:
+        return self._at.get(expr.name, expr)
+
+    def map_floor_div(self, expr: Any) -> Any:
+        above: Any = self.rec(expr.numerator)
+        below: Any = self.rec(expr.denominator)
+        return above // below if isinstance(above, int) and isinstance(below, int) else expr.__class__(above, below)
+
+    def map_remainder(self, expr: Any) -> Any:
+        above: Any = self.rec(expr.numerator)
+        below: Any = self.rec(expr.denominator)
+        return above % below if isinstance(above, int) and isinstance(below, int) else expr.__class__(above, below)
+
+
+def address_finder(kernel: lp.LoopKernel) -> AddressFinder:
+    """Return the finder of a kernel's arrays."""
+    arrays = {**kernel.arg_dict, **kernel.temporary_variables}
+    tables = {
+        name: t.initializer
+        for name, t in kernel.temporary_variables.items()
+        if t.initializer is not None and t.initializer.dtype.kind in "iu"
+    }
+    return AddressFinder({name: a.shape for name, a in arrays.items()}, tables)

@@ -1,0 +1,171 @@
+"""Which loops of a nest become lanes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import loopy as lp
+import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
+from pymbolic.mapper import WalkMapper
+
+from formcompiler.kernel.addresses import address_finder
+from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.loops import NestDependences, find_lane_loops
+from formcompiler.vectorize.blocks import LaneLoops, make_blocks
+from formcompiler.vectorize.cells import target_of
+from formcompiler.vectorize.strip import Body, examine, put_in
+
+_LANE = "lane"
+
+
+@dataclass(frozen=True)
+class _Option:
+    """Bodies that become lanes, and the cost of everything with them."""
+
+    cost: float
+    bodies: tuple[Body, ...] = ()
+
+
+class Chooser:
+    """Chooses among the loops of one nest.
+
+    Args:
+        kernel: The kernel.
+        nest: The nest.
+        lanes: Number of lanes W.
+
+    Attributes:
+        is_possible: Whether `choose` found loops that can become lanes.
+    """
+
+    def __init__(self, kernel: lp.LoopKernel, nest: NestDependences, lanes: int) -> None:
+        self._kernel = kernel
+        self._nest = nest
+        self._lanes = lanes
+        self._loops = nest.order.loops
+        self._addresses = address_finder(kernel)
+        self.is_possible = False
+        self._extents = {i: int(kernel.get_constant_iname_length(i)) for i in nest.inames}
+
+    @cached_property
+    def legal(self) -> dict[str, frozenset[str]]:
+        """Return the loops that carry no dependence, with the temporaries that each lane must have for itself."""
+        return {loop.iname: frozenset(loop.privatize) for loop in find_lane_loops(self._nest) if loop.is_legal}
+
+    def choose(self) -> tuple[Body, ...]:
+        """Return what becomes lanes, at least cost."""
+        if not self.legal:
+            return ()
+        instructions = [self._kernel.id_to_insn[name] for name in self._nest.nest.instructions]
+        return self._best(instructions, 0).bodies
+
+    def _best(self, instructions: Sequence[Any], depth: int) -> _Option:
+        """Return the best option for instructions with the same loops up to some depth."""
+        groups: dict[str | None, list[Any]] = {}
+        for i in instructions:
+            loops = self._loops[i.id]
+            groups.setdefault(loops[depth] if len(loops) > depth else None, []).append(i)
+        cost, bodies = 0.0, list[Body]()
+        for iname, group in groups.items():
+            if iname is None:
+                cost += sum(self._scalar_cost(i) * self._trips(i) for i in group)
+                continue
+            option = min((self._best(group, depth + 1), *self._options(group, depth)), key=lambda o: o.cost)
+            cost += option.cost
+            bodies += option.bodies
+        return _Option(cost, tuple(bodies))
+
+    def _options(self, group: Sequence[Any], depth: int) -> Iterator[_Option]:
+        """Find options whose outermost lane loop is at this depth."""
+        chain = self._loops[group[0].id]
+        outer = chain[depth]
+        if outer not in self.legal:
+            return
+        choices = [LaneLoops((outer,), self.legal[outer])]
+        for place in range(depth + 1, len(chain)):
+            inner = chain[place]
+            extent = self._extents[inner]
+            is_band = all(self._loops[i.id][: place + 1] == chain[: place + 1] for i in group)
+            if is_band and inner in self.legal and extent < self._lanes and self._lanes % extent == 0:
+                choices.append(LaneLoops((outer, inner), self.legal[outer] | self.legal[inner]))
+        for choice in choices:
+            body = examine(choice, group, chain[:depth])
+            if self._is_elementwise(body):
+                self.is_possible = True
+                yield _Option(self._cost(body), (body,))
+
+    def _is_elementwise(self, body: Body) -> bool:
+        """Return whether all that differs between lanes is real numbers, and no index or predicate."""
+        checker = _IndexChecker(body.wide)
+        for i in body.instructions:
+            checker(i.assignee)
+            checker(i.expression)
+            if any(get_dependencies(p) & body.wide for p in i.predicates):
+                return False
+        arrays = {**self._kernel.arg_dict, **self._kernel.temporary_variables}
+        types = [arrays[target_of(i)].dtype for i in body.instructions if i.id in body.varying]
+        return not checker.is_found and all(t is not None and t.numpy_dtype.kind == "f" for t in types)
+
+    def _trips(self, instruction: Any, without: Sequence[str] = ()) -> int:
+        return math.prod(self._extents[i] for i in instruction.within_inames - set(without))
+
+    def _scalar_cost(self, instruction: Any) -> float:
+        counter = _AccessCounter()
+        counter(instruction.assignee)
+        counter(instruction.expression)
+        return count_expression_operations(instruction.expression) + len(counter.found)
+
+    def _cost(self, body: Body) -> float:
+        inames = body.choice.inames
+        cost = 0.0
+        for block in make_blocks(tuple(self._extents[i] for i in inames), self._lanes):
+            lane = prim.Variable(_LANE)
+            trip = prim.Variable("block") if block.n_trips > 1 else 0
+            mapper = put_in(block.indices(inames, trip, lane))
+            for i in body.instructions:
+                n = block.n_trips * self._trips(i, inames)
+                if i.id not in body.varying or block.extent == 1:
+                    cost += n * self._scalar_cost(i)
+                    continue
+                cost += n * count_expression_operations(i.expression)
+                counter = _AccessCounter()
+                counter(mapper(i.assignee))
+                counter(mapper(i.expression))
+                cost += n * sum(self._access_cost(access, block.extent) for access in counter.found)
+        return cost
+
+    def _access_cost(self, access: Any, extent: int) -> float:
+        if _LANE not in get_dependencies(access):
+            return 1.0
+        places = self._addresses.of_lanes(access, _LANE, extent)
+        breaks = sum(b != a + type(a)(1) for a, b in itertools.pairwise(places))
+        return 1.0 + breaks if any(p != places[0] for p in places) else 1.0
+
+
+class _IndexChecker(WalkMapper[[]]):
+    """Finds out whether an index depends on one of some names."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__()
+        self._names = names
+        self.is_found = False
+
+    def map_subscript(self, expr: Any) -> None:
+        self.is_found |= any(get_dependencies(index) & self._names for index in expr.index_tuple)
+
+
+class _AccessCounter(WalkMapper[[]]):
+    """Collects accesses to arrays, without those in indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Any] = []
+
+    def map_subscript(self, expr: Any) -> None:
+        self.found.append(expr)

@@ -1,0 +1,79 @@
+"""Pass: the lanes of all vectors are iterations of loops of one cell.
+
+*Rewrite.* Loops become blocks of W lanes, and temporaries of their iterations get a lane axis::
+
+    for i, j: f = c * w[i, j]; A[i, j] = A[i, j] + f
+    ->  for i, b: f[lane] = c * w[i, W*b + lane]; A[i, W*b + lane] = A[i, W*b + lane] + f[lane]
+
+with the iname ``lane`` tagged ``vec``. What is the same in all lanes stays as it is. A rest of iterations gets a block
+of as many lanes. If the extent n of a loop is smaller than W and divides it, n iterations of it and W / n of a loop
+around it make one block: ``w[W/n*b + lane // n, lane % n]``. Nests are looked at one by one; each gets the loops that
+cost least, or none. The caller hands over one cell, as for the kernel without lanes.
+
+*Legality.* The loops carry no dependence, after each lane got its own copy of the temporaries that are used inside of
+one iteration only (`formcompiler.loops.find_lane_loops`); no index and no predicate differs between lanes because of
+a computed value, and what differs is a real number.
+
+*Profitability.* Operations and accesses are counted, those of one vector like those of one number; an access to
+elements that do not follow one another costs as much as all of them (`formcompiler.vectorize.choose`).
+
+*Failure.* `VectorizationError` if no loop of the kernel can have lanes; it names the dependence that forbids it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import loopy as lp
+
+from formcompiler.errors import VectorizationError
+from formcompiler.loops import NestDependences, analyse, find_lane_loops
+from formcompiler.vectorize.blocks import make_blocks
+from formcompiler.vectorize.choose import Chooser
+from formcompiler.vectorize.strip import Stripper
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SliceLanes:
+    """The pass.
+
+    Attributes:
+        lanes: Number of lanes W.
+        strict: Whether a kernel none of whose loops can have lanes is an error; otherwise it stays as it is.
+    """
+
+    lanes: int
+    strict: bool = True
+
+    def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
+        """Return the kernel with lanes.
+
+        Raises:
+            VectorizationError: if no loop can have lanes.
+        """
+        kernel = t_unit.default_entrypoint
+        nests = analyse(kernel)
+        stripper = Stripper(kernel)
+        is_possible = False
+        for nest in nests:
+            chooser = Chooser(kernel, nest, self.lanes)
+            for body in chooser.choose():
+                extents = tuple(int(kernel.get_constant_iname_length(i)) for i in body.choice.inames)
+                stripper.strip(body, make_blocks(extents, self.lanes))
+            is_possible |= chooser.is_possible
+        if not is_possible and self.strict:
+            raise VectorizationError(
+                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(nests)}"
+            )
+        return t_unit.with_kernel(stripper.finish())
+
+
+def _reason(nests: tuple[NestDependences, ...]) -> str:
+    """Return what forbids lanes in the first nest where dependences do."""
+    blockers = [blocker for nest in nests for loop in find_lane_loops(nest) for blocker in loop.blockers]
+    if blockers:
+        return str(blockers[0])
+    return "only loops over real numbers can have lanes" if nests else "it has no loops"

@@ -1,0 +1,217 @@
+"""Rewriting loops as blocks of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import islpy as isl
+import loopy as lp
+import pymbolic.primitives as prim
+from loopy.kernel.data import Iname, VectorizeTag
+from loopy.symbolic import get_dependencies
+from pymbolic.mapper import IdentityMapper
+
+from formcompiler.naming import Namer
+from formcompiler.vectorize.blocks import Block, LaneLoops
+from formcompiler.vectorize.cells import target_of, widen_array
+
+LANE = "lane"
+
+
+@dataclass(frozen=True)
+class Body:
+    """What loops that become lanes contain.
+
+    Attributes:
+        choice: The loops.
+        instructions: All instructions inside, in program order.
+        varying: Ids of those that differ between lanes.
+        wide: Temporaries that get a lane axis.
+        inner: Other loops that open inside.
+    """
+
+    choice: LaneLoops
+    instructions: tuple[Any, ...]
+    varying: frozenset[str]
+    wide: frozenset[str]
+    inner: tuple[str, ...]
+
+
+def examine(choice: LaneLoops, instructions: Sequence[Any], around: Iterable[str]) -> Body:
+    """Return what loops contain.
+
+    Args:
+        choice: The loops.
+        instructions: All instructions inside.
+        around: Loops around them.
+    """
+    names = set(choice.inames)
+    while True:
+        found = [i for i in instructions if (get_dependencies(i.expression) | get_dependencies(i.assignee)) & names]
+        grown = names | {target_of(i) for i in found if target_of(i) in choice.private}
+        if grown == names:
+            break
+        names = grown
+    inner = dict.fromkeys(n for i in instructions for n in sorted(i.within_inames - {*around, *choice.inames}))
+    wide = frozenset(names - set(choice.inames))
+    return Body(choice, tuple(instructions), frozenset(i.id for i in found), wide, tuple(inner))
+
+
+class _IndexMapper(IdentityMapper[[]]):
+    """Puts in indices, names and lanes."""
+
+    def __init__(self, indices: Mapping[str, Any], wide: frozenset[str], lane: Any) -> None:
+        super().__init__()
+        self._indices = indices
+        self._wide = wide
+        self._lane = lane
+
+    def map_variable(self, expr: Any) -> Any:
+        renamed = self._indices.get(expr.name, expr)
+        return renamed[self._lane] if expr.name in self._wide and self._lane is not None else renamed
+
+    def map_subscript(self, expr: Any) -> Any:
+        name = expr.aggregate.name
+        index = tuple(self.rec(i) for i in expr.index_tuple)
+        if name in self._wide and self._lane is not None:
+            index = (*index, self._lane)
+        return self._indices.get(name, expr.aggregate)[index]
+
+
+def put_in(indices: Mapping[str, Any], wide: frozenset[str] = frozenset(), lane: Any = None) -> Callable[[Any], Any]:
+    """Return what puts in indices for inames, other names for variables, and a lane behind the indices of some.
+
+    Args:
+        indices: What stands for inames and for renamed variables.
+        wide: Variables that get the lane.
+        lane: The lane; None if there is one only.
+    """
+    return _IndexMapper(indices, wide, lane)
+
+
+@dataclass
+class Stripper:
+    """A kernel some of whose loops become lanes.
+
+    Attributes:
+        kernel: The kernel as it was.
+        instructions: The instructions as they are now.
+    """
+
+    kernel: lp.LoopKernel
+    instructions: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kernel = self.kernel
+        self.instructions = list(kernel.instructions)
+        self._domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]
+        self._temporaries = dict(kernel.temporary_variables)
+        self._lanes: dict[int, str] = {}
+        names = {*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames(), *kernel.id_to_insn}
+        self._namer = Namer(names)
+
+    def strip(self, body: Body, blocks: Sequence[Block]) -> None:
+        """Replace loops by blocks of lanes, one kind after another."""
+        current = {i.id: i for i in self.instructions}
+        body = replace(body, instructions=tuple(current[i.id] for i in body.instructions))
+        ids: dict[str, frozenset[str]] = {i.id: frozenset() for i in body.instructions}
+        copies: list[Any] = []
+        used_outside = {
+            name
+            for i in self.instructions
+            if i.id not in ids
+            for name in i.read_dependency_names() | i.write_dependency_names()
+        }
+        for number, block in enumerate(blocks):
+            new = self._copy(body, block, ids, used_outside, is_first=number == 0)
+            ids = {old.id: ids[old.id] | {i.id} for old, i in zip(body.instructions, new, strict=True)}
+            copies += new
+        place = self.instructions.index(body.instructions[0])
+        kept = [i for i in self.instructions if i.id not in ids]
+        self.instructions = [_depending(i, ids) for i in (*kept[:place], *copies, *kept[place:])]
+        self._domains = [d for d in self._domains if not set(body.choice.inames) & set(_names_of(d))]
+
+    def _copy(
+        self, body: Body, block: Block, ids: Mapping[str, frozenset[str]], used_outside: set[str], *, is_first: bool
+    ) -> list[Any]:
+        inames = body.choice.inames
+        lane = prim.Variable(self._lane(block.extent)) if block.extent > 1 else None
+        trip: Any = 0
+        loops: dict[str, str] = {}
+        if block.n_trips > 1:
+            trip = prim.Variable(self._namer.unique(f"{inames[0]}_block"))
+            self._insert(inames[0], trip.name, block.n_trips)
+        indices = dict(block.indices(inames, trip, 0 if lane is None else lane))
+        if not is_first:
+            loops = {iname: self._copy_loop(iname) for iname in body.inner}
+            indices |= {old: prim.Variable(new) for old, new in loops.items()}
+        own = dict.fromkeys(target_of(i) for i in body.instructions)
+        for name in own:
+            if name not in self._temporaries or name in used_outside:
+                continue
+            temporary, new_name = self.kernel.temporary_variables[name], name
+            if not is_first:
+                new_name = self._namer.unique(name)
+                indices[name] = prim.Variable(new_name)
+                temporary = temporary.copy(name=new_name)
+            is_wide = name in body.wide and lane is not None
+            self._temporaries[new_name] = widen_array(temporary, block.extent) if is_wide else temporary
+        mapper = put_in(indices, body.wide, lane)
+        added = {trip.name} if block.n_trips > 1 else set()
+        new_ids = {i.id: i.id if is_first else self._namer.unique(i.id) for i in body.instructions}
+        return [
+            i.copy(
+                id=new_ids[i.id],
+                assignee=mapper(i.assignee),
+                expression=mapper(i.expression),
+                within_inames=frozenset(loops.get(n, n) for n in i.within_inames - set(inames))
+                | added
+                | ({lane.name} if lane is not None and i.id in body.varying else set()),
+                depends_on=frozenset(new_ids.get(n, n) for n in i.depends_on).union(
+                    *(ids.get(n, frozenset()) for n in i.depends_on)
+                ),
+            )
+            for i in body.instructions
+        ]
+
+    def _lane(self, extent: int) -> str:
+        if extent not in self._lanes:
+            self._lanes[extent] = self._namer.unique(LANE)
+        return self._lanes[extent]
+
+    def _copy_loop(self, iname: str) -> str:
+        name = self._namer.unique(iname)
+        self._insert(iname, name, int(self.kernel.get_constant_iname_length(iname)))
+        return name
+
+    def _insert(self, before: str, iname: str, extent: int) -> None:
+        """Add a loop next to another one."""
+        place = next(n for n, d in enumerate(self._domains) if before in _names_of(d))
+        self._domains.insert(place, isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {extent} }}"))
+
+    def finish(self) -> lp.LoopKernel:
+        """Return the kernel."""
+        lanes = {name: extent for extent, name in self._lanes.items()}
+        domains = [isl.BasicSet(f"{{ [{name}] : 0 <= {name} < {extent} }}") for name, extent in lanes.items()]
+        old = self.kernel.inames
+        loops = [name for d in self._domains for name in _names_of(d)]
+        inames = {name: old.get(name) or Iname(name, tags=frozenset()) for name in loops}
+        return self.kernel.copy(
+            instructions=self.instructions,
+            temporary_variables=self._temporaries,
+            domains=[*self._domains, *domains] or [isl.BasicSet("{ : }")],
+            inames={**inames, **{name: Iname(name, tags=frozenset([VectorizeTag()])) for name in lanes}},
+        )
+
+
+def _names_of(domain: isl.BasicSet) -> list[str]:
+    return list(domain.get_var_names_not_none(isl.dim_type.set))
+
+
+def _depending(instruction: Any, ids: Mapping[str, frozenset[str]]) -> Any:
+    """Return an instruction that depends on all copies of what it depended on."""
+    if instruction.depends_on.isdisjoint(ids.keys()) or any(instruction.id in new for new in ids.values()):
+        return instruction
+    return instruction.copy(depends_on=frozenset().union(*(ids.get(n, {n}) for n in instruction.depends_on)))
