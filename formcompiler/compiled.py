@@ -33,7 +33,7 @@ class IntegralInfo:
         integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
         subdomain_ids: Ids that it applies to; "otherwise" means every entity, marked or not.
         degrees: Degree of each quadrature rule (-1 for given points).
-        n_points: Number of points of each rule.
+        n_points: Number of points of each rule; 0 if it is known at run time only.
         factorized: Whether the kernel is sum-factorized.
         reason: Why it is not.
         flops: Floating-point operations of one call.
@@ -76,13 +76,15 @@ class KernelHandle:
         integral_type: Kind of entity.
         subdomain_ids: Ids that it applies to; "otherwise" means every entity.
         address: Address of a C function ``void (T* A, const T* const* w, const T* const* c, const R* coordinates,
-            const int* facet, const unsigned char* permutation)`` that adds to A.
+            const int* facet, const unsigned char* permutation, int n_points, const R* points, const R* weights)`` that
+            adds to A.
         coefficients: Position in ``form.coefficients()`` of each entry of w.
         constants: Position in ``form.constants()`` of each entry of c.
         lanes: Number of cells that one call takes. If there are several, A, the entries of w and the coordinates have
             the lane as their last axis: axes (entry, lane). Constants, facet numbers and permutations are shared.
         coordinate_entries: Flat numbers of the coordinates, axes (side, node, direction), that the function reads;
             None if it may read any.
+        is_runtime: Whether it needs points, axes (point, direction), and weights; others do not look at them.
     """
 
     integral_type: str
@@ -92,6 +94,7 @@ class KernelHandle:
     constants: tuple[int, ...]
     lanes: int = 1
     coordinate_entries: tuple[int, ...] | None = None
+    is_runtime: bool = False
 
 
 class _Library:
@@ -123,7 +126,8 @@ class _Library:
             self._call_entry(kernel, result, inputs)
 
     def _call_entry(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
-        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)
+        pointer = ctypes.c_void_p
+        prototype = ctypes.CFUNCTYPE(None, *[pointer] * 6, ctypes.c_int, pointer, pointer)
         w, c = (_pointers(arrays) for arrays in (inputs.coefficients, inputs.constants))
         prototype(self.address(kernel))(
             result.ctypes.data,
@@ -132,6 +136,9 @@ class _Library:
             inputs.coordinates.ctypes.data,
             inputs.facets.ctypes.data,
             inputs.permutations.ctypes.data,
+            len(inputs.weights),
+            inputs.points.ctypes.data,
+            inputs.weights.ctypes.data,
         )
 
 
@@ -148,6 +155,8 @@ class _Inputs:
     coordinates: npt.NDArray[Any]
     facets: npt.NDArray[np.int32]
     permutations: npt.NDArray[np.uint8]
+    points: npt.NDArray[Any]
+    weights: npt.NDArray[Any]
 
     def replicate(self, lanes: int) -> _Inputs:
         """Return the inputs of a batch of equal cells."""
@@ -176,6 +185,7 @@ class _InputReader:
         constants: Mapping[Any, Any] | None,
         facet: Any,
         permutation: Any,
+        rule: tuple[Any, Any] = (None, None),
     ) -> _Inputs:
         """Return the inputs of one kernel."""
         sides = integral.n_sides
@@ -197,7 +207,20 @@ class _InputReader:
             nodes,
             _entities(integral, "local_facet", facet, count),
             _entities(integral, "facet_permutation", [0] * count if permutation is None else permutation, count),
+            *self._points(integral, *rule),
         )
+
+    def _points(self, integral: FormIntegral, points: Any, weights: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the points and weights of a kernel that gets them at run time."""
+        if not integral.is_runtime:
+            return np.zeros((0, 0), self._geometry), np.zeros(0, self._geometry)
+        rule = integral.integrands[0].rule
+        if points is None or weights is None:
+            raise InvalidOptionError(
+                f"the integral has quadrature_rule 'runtime': pass points, of shape (n, {rule.points.shape[1]}), in "
+                f"reference coordinates of the {rule.cell}, and weights, of shape (n,)"
+            )
+        return runtime_rule(rule.cell, points, weights, self._geometry)
 
     def _values(self, kind: str, name: str, key: Any, data: Mapping[Any, Any] | None, size: int) -> npt.NDArray[Any]:
         if data is None or key not in data:
@@ -205,6 +228,24 @@ class _InputReader:
                 f"tabulate_tensor needs a value for the {kind} {key} ('{name}'): pass {kind}s={{...: values}}"
             )
         return _array(f"values of the {kind} {key} ('{name}')", data[key], self._scalar, size)
+
+
+def runtime_rule(cell: str, points: Any, weights: Any, dtype: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return checked points, axes (point, direction), and weights, axes (point,), for a reference cell.
+
+    Raises:
+        InvalidOptionError: if their shapes do not fit the cell and one another.
+    """
+    where, shares = np.ascontiguousarray(points, dtype=dtype), np.ascontiguousarray(weights, dtype=dtype)
+    dim = cells.dimension(cell)
+    if where.ndim != 2 or where.shape[1] != dim or shares.shape != where.shape[:1]:
+        raise InvalidOptionError(
+            f"points on the reference {cell} must have shape (n, {dim}) and weights shape (n,); given are "
+            f"{where.shape} and {shares.shape}"
+        )
+    if not (np.isfinite(where).all() and np.isfinite(shares).all()):
+        raise InvalidOptionError("points and weights must be finite numbers")
+    return where, shares
 
 
 def _array(what: str, values: Any, dtype: Any, size: int) -> npt.NDArray[Any]:
@@ -310,6 +351,7 @@ class CompiledForm:
                 tuple(c.position for c in k.integral.constants),
                 k.method.lanes,
                 _coordinate_entries(k),
+                k.integral.is_runtime,
             )
             for k in self.kernel_objects
         )
@@ -324,6 +366,8 @@ class CompiledForm:
         constants: Mapping[Any, Any] | None = None,
         local_facet: Any = None,
         facet_permutation: Any = None,
+        points: Any = None,
+        weights: Any = None,
     ) -> npt.NDArray[Any]:
         """Return the element tensor of one entity, summed over all integrals of the type that apply to it.
 
@@ -336,6 +380,10 @@ class CompiledForm:
             constants: Value of each ``ufl.Constant``, row-major.
             local_facet: Local number of the facet (of the vertex for "vertex"); a pair on interior facets.
             facet_permutation: How the cell sees the facet, ``2 * rotations + reflections``; a pair.
+            points: For integrals with quadrature_rule "runtime": reference coordinates, axes (point, direction), of
+                the cell or the facet. They may lie outside of it, and there may be none.
+            weights: One for each point, on the reference cell or facet: the kernel multiplies them by the factor by
+                which the cell or facet is larger.
 
         Returns:
             One axis per argument, dofs in basix order, both cells' behind one another on interior facets; a scalar
@@ -355,7 +403,13 @@ class CompiledForm:
             ids = kernel.integral.subdomain_ids
             if kernel.integral.integral_type == integral_type and ("otherwise" in ids or subdomain_id in ids):
                 inputs = self._reader.read(
-                    kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
+                    kernel.integral,
+                    coordinates,
+                    coefficients,
+                    constants,
+                    local_facet,
+                    facet_permutation,
+                    (points, weights),
                 )
                 if is_for_facets(kernel.integral, inputs.facets):
                     self._library.call(kernel, result, inputs)

@@ -124,10 +124,16 @@ def _role(role: KernelRole, integral: FormIntegral, unknown: str) -> KernelRole:
     return role
 
 
+def _are_alike(integral: FormIntegral, other: FormIntegral) -> bool:
+    return (integral.integral_type, integral.is_runtime) == (other.integral_type, other.is_runtime)
+
+
 def _kernel_name(role: str, integral: FormIntegral, others: Sequence[FormIntegral]) -> str:
     """Return a name such as "residual_boundary" or, if there are several, "residual_boundary_3"."""
     name = f"{to_identifier(role)}_{WHERE[integral.integral_type]}"
-    if sum(other.integral_type == integral.integral_type for other in others) == 1:
+    if integral.is_runtime:
+        name += "_runtime"
+    if sum(_are_alike(integral, other) for other in others) == 1:
         return name
     ids = [i for i in integral.subdomain_ids if isinstance(i, int)]
     if not ids or len(ids) > _MOST_IDS_IN_NAME:

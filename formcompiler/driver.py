@@ -15,6 +15,7 @@ from formcompiler.compiled_operator import plan_file
 from formcompiler.errors import InvalidOptionError, UnsupportedFormError
 from formcompiler.formfile import FormFile
 from formcompiler.frontend.analysis import analyse_expression, analyse_form, expression_data
+from formcompiler.frontend.rules import is_runtime
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
 from formcompiler.options import Options, make_options
@@ -45,7 +46,8 @@ def compile_form(
     with _deep_recursion():
         analysed = analyse_form(form, checked, names)
         namer = Namer()
-        kernels = [compile_kernel(i, namer.unique(i.integral_type), checked, observe) for i in analysed.integrals]
+        labels = [namer.unique(i.integral_type + "_runtime" * i.is_runtime) for i in analysed.integrals]
+        kernels = [compile_kernel(i, n, checked, observe) for i, n in zip(analysed.integrals, labels, strict=True)]
     return CompiledForm(form, analysed, kernels, checked)
 
 
@@ -115,6 +117,11 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
     for name, needed in (("scalar_type", "float64"), ("part", "full")):
         if getattr(options, name) != needed:
             raise InvalidOptionError(f"{name}={getattr(options, name)}: the embedded engine solves with {needed} only")
+    if any(map(is_runtime, form_file.problem.residual.integrals())):
+        raise UnsupportedFormError(
+            "the residual has an integral with quadrature_rule 'runtime', and a Problem has no points to give: compile "
+            "the form and hand points over in Python (compile_form) or C++ (formcompiler compile)"
+        )
     settings = {**dataclasses.asdict(options), "vectorize": "cells"}  # the engine hands over batches of cells
 
     def compile_one(form: Any, /, *, geometry: str) -> CompiledForm:

@@ -87,7 +87,10 @@ def _reason_against_factorization(integral: FormIntegral, options: Options) -> s
 
 
 def _log_kernel(kernel: Kernel, seconds: float) -> None:
-    rules = ", ".join(f"degree {i.rule.degree} ({i.rule.n_points} points)" for i in kernel.integral.integrands)
+    rules = ", ".join(
+        "points at run time" if i.rule.is_runtime else f"degree {i.rule.degree} ({i.rule.n_points} points)"
+        for i in kernel.integral.integrands
+    )
     _log.info(
         "%s: %s %s, %s, %s, %d flops, %.2f s",
         kernel.method.name,

@@ -109,6 +109,8 @@ def find_refusal(integrals: Sequence[FormIntegral]) -> str:
     for integral in integrals:
         if integral.integral_type == "vertex":
             return "it has an integral over vertices (dP), and local operators see cells and facets only"
+        if integral.is_runtime:
+            return "it has an integral with quadrature_rule 'runtime', and assemblers have no points to give"
         if integral.cell not in (*cells.TENSOR_CELLS, *cells.SIMPLICES):
             return f"the facets of the cell {integral.cell} have several shapes"
         if integral.coordinate_element.dim != len(cells.vertices(integral.cell)) * integral.gdim:
@@ -149,6 +151,7 @@ def _describe(role: str, kernel: Kernel) -> str:
     is_everywhere = "otherwise" in integral.subdomain_ids
     which = "" if is_everywhere else f" with id {' or '.join(ids)}"
     rules = " and ".join(f"degree {i.rule.degree} with {i.rule.n_points} points" for i in integral.integrands)
+    rules = "points given by the caller" if integral.is_runtime else rules
     entities = _ENTITIES.get(integral.integral_type, "vertices")
     what = _ROLE_TEXT.get(role, "")
     if role == "batch":

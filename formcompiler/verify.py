@@ -16,7 +16,7 @@ from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.options import REAL_TYPE
 from formcompiler.reference import element_tensor
 from formcompiler.reference.jets import Array
-from formcompiler.reference.random_data import RANGES, Entity, random_entity, random_values
+from formcompiler.reference.random_data import RANGES, Entity, random_entity, random_rule, random_values
 
 _log = logging.getLogger(__name__)
 _N_SAMPLES = 2
@@ -113,6 +113,7 @@ class _Sample:
     entity: Entity
     coefficients: Mapping[Any, Array]
     constants: Mapping[Any, Array]
+    rule: tuple[Array, Array] | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Return keyword arguments of kernels and dense assembly."""
@@ -122,6 +123,7 @@ class _Sample:
             "constants": self.constants,
             "local_facet": self.entity.local_facet,
             "facet_permutation": self.entity.facet_permutation,
+            **({} if self.rule is None else {"points": self.rule[0], "weights": self.rule[1]}),
         }
 
     def disturbed(self, rng: np.random.Generator) -> _Sample:
@@ -136,6 +138,7 @@ class _Sample:
             entity,
             {f: move(v) for f, v in self.coefficients.items()},
             {c: move(v) for c, v in self.constants.items()},
+            self.rule and (move(self.rule[0]), move(self.rule[1])),
         )
 
 
@@ -166,7 +169,17 @@ def _draw(compiled: CompiledForm, integral: FormIntegral, rng: Any, limits: tupl
             for f in form.coefficients()
         },
         {c: random_values(c.ufl_shape, rng, limits, scalar) for c in form.constants()},
+        _draw_rule(compiled, integral, rng),
     )
+
+
+def _draw_rule(compiled: CompiledForm, integral: FormIntegral, rng: Any) -> tuple[Array, Array] | None:
+    """Return random points and weights if an integral that is compared with this one gets them at run time."""
+    alike = [k.integral for k in compiled.kernel_objects if k.integral.integral_type == integral.integral_type]
+    rule = next((i.integrands[0].rule for i in alike if i.is_runtime), None)
+    if rule is None:
+        return None
+    return random_rule(rule.cell, rng, REAL_TYPE[compiled.options.scalar_type])
 
 
 def _assemble(compiled: CompiledForm, integral_type: str, number: int | None, sample: _Sample) -> Array:

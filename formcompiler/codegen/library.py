@@ -10,7 +10,7 @@ from formcompiler.kernel.parameters import Parameter
 
 _SIGNATURE = (
     "{scalar}* A, const {scalar}* const* w, const {scalar}* const* c, const {real}* coordinates, const int* facet, "
-    "const unsigned char* permutation"
+    "const unsigned char* permutation, int n_points, const {real}* points, const {real}* weights"
 )
 
 
@@ -18,7 +18,8 @@ def library_source(methods: Sequence[MethodCode], scalar_type: str, geometry_typ
     """Return a translation unit with all kernels and ``extern "C"`` entries ``call_NAME``.
 
     An entry takes the result, arrays of pointers to the coefficients and to the constants, the coordinates, the facet
-    numbers and the facet permutations; it passes on what the kernel needs.
+    numbers, the facet permutations, and the points and weights of kernels that get them at run time; it passes on what
+    the kernel needs.
     """
     signature = _SIGNATURE.format(scalar=CPP_TYPES[scalar_type], real=CPP_TYPES[geometry_type])
     parts = [f"#include <{header}>" for header in INCLUDES]
@@ -31,6 +32,7 @@ def library_source(methods: Sequence[MethodCode], scalar_type: str, geometry_typ
 
 def _arguments(parameters: Sequence[Parameter]) -> list[str]:
     fixed = {"result": "A", "coordinates": "coordinates", "facet": "facet", "facet_permutation": "permutation"}
+    fixed |= {role: role for role in ("n_points", "points", "weights")}
     arrays = {"coefficient": "w", "constant": "c"}
     counts = {"coefficient": 0, "constant": 0}
     arguments = []

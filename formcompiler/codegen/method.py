@@ -1,7 +1,8 @@
 """From a linearized kernel to the text of one C++ function.
 
-The text is written straight from the linearization: every loop of ours has constant bounds and every index is linear,
-so that nothing has to be asked of the polyhedral library (loopy's own code generator takes twenty times as long).
+The text is written straight from the linearization: every loop of ours runs from 0 to a constant or parameter and
+every index is linear, so that nothing has to be asked of the polyhedral library (loopy's own code generator takes
+twenty times as long).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from formcompiler.codegen.transposes import Transposer
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import address_finder
+from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import find_wide, has_batch, vector_inames
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.naming import Namer
@@ -73,6 +75,9 @@ _TEXT = {
     "coordinates": "coordinates of the cell",
     "facet": "local number of the facet in each cell",
     "facet_permutation": "how each cell sees the facet's points",
+    "n_points": "number of quadrature points",
+    "points": "reference coordinates of the quadrature points",
+    "weights": "weights of the quadrature points, on the reference cell or facet",
 }
 
 
@@ -126,6 +131,8 @@ class _MethodWriter:
         return "\n".join([*head, "{", *types, *pointers, *self._lines, *body, "}"])
 
     def _declare_argument(self, argument: Any) -> str:
+        if isinstance(argument, lp.ValueArg):
+            return f"int {argument.name}"
         constant = "" if argument.name in self._kernel.get_written_variables() else "const "
         return f"{constant}{CPP_TYPES[argument.dtype.numpy_dtype.name]}* __restrict__ {argument.name}"
 
@@ -163,7 +170,7 @@ class _MethodWriter:
                 continue
             for item in items:
                 if isinstance(item, EnterLoop):
-                    extent = int(self._kernel.get_constant_iname_length(item.iname))
+                    extent = loop_extent(self._kernel, item.iname)
                     self._add(f"for (int {item.iname} = 0; {item.iname} < {extent}; ++{item.iname}) {{", depth)
                     depth += 1
                 elif isinstance(item, LeaveLoop):
@@ -274,7 +281,8 @@ class _MethodWriter:
         by_name = self._kernel.arg_dict
         in_batch = self._wide.keys() if has_batch(self._kernel) else ()
         return [
-            f"/// \\param {p.name} {_TEXT[p.role]}, axes {list(by_name[p.name].shape)}"
+            f"/// \\param {p.name} {_TEXT[p.role]}"
+            + (f", axes [{', '.join(map(str, by_name[p.name].shape))}]" if p.shape else "")
             + (", last the cell of the batch" if p.name in in_batch else "")
             for p in self._parameters
         ]

@@ -15,6 +15,7 @@ from formcompiler.constfold.expressions import Folder, is_literal, is_value
 from formcompiler.constfold.tables import Tables
 from formcompiler.constfold.unroll import Unrolling, split_accumulation, unroll_loop
 from formcompiler.errors import InvalidOptionError
+from formcompiler.kernel.flops import loop_extent
 from formcompiler.naming import Namer
 
 LEVELS = ("off", "literals", "full")
@@ -128,7 +129,9 @@ class _State:
         for iname, body in by_loop.items():
             loops = {i.within_inames - self._lanes for i in body}
             if len(loops) == 1 and self._is_innermost(iname, next(iter(loops))):
-                extent = int(self._kernel.get_constant_iname_length(iname))
+                extent = loop_extent(self._kernel, iname)
+                if isinstance(extent, str):
+                    continue
                 unrolled = unroll_loop(body, iname, extent, fold, self._namer.unique)
                 self._replace(body, unrolled)
                 if unrolled:

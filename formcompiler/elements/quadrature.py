@@ -26,6 +26,9 @@ SCHEMES = {
     "xiao_gimbutas": basix.QuadratureType.xiao_gimbutas,
 }
 
+RUNTIME = "runtime"
+"""Scheme of rules whose points and weights are given when a kernel is called."""
+
 CURVED_MEASURE_DEGREE = 12
 """Degree of the rules that measure curved facets and surfaces, whose area elements are roots of polynomials."""
 
@@ -37,8 +40,8 @@ class QuadratureRule:
     Attributes:
         cell: Reference cell (of the facet, for facet integrals).
         degree: Degree that is asked for, -1 for given points.
-        scheme: Name of the rule.
-        points: Reference coordinates, axes (point, direction).
+        scheme: Name of the rule; that of points which are known at run time only is `RUNTIME`.
+        points: Reference coordinates, axes (point, direction); none if they are known at run time only.
         weights: One per point; they add up to the reference volume.
         factor: Points and weights of the 1D rule whose tensor power this is, first direction slowest; or None.
     """
@@ -52,12 +55,17 @@ class QuadratureRule:
 
     @property
     def n_points(self) -> int:
-        """Return the number of points."""
+        """Return the number of points; 0 if it is known at run time only."""
         return len(self.weights)
+
+    @property
+    def is_runtime(self) -> bool:
+        """Tell whether points and weights are known at run time only."""
+        return self.scheme == RUNTIME
 
     def key(self) -> tuple[Any, ...]:
         """Return what makes two rules equal."""
-        return (self.cell, self.points.tobytes(), self.weights.tobytes())
+        return (self.cell, self.is_runtime, self.points.tobytes(), self.weights.tobytes())
 
 
 def make_quadrature(cell: str, degree: int, scheme: str, polyset: Any = basix.PolysetType.standard) -> QuadratureRule:
@@ -75,7 +83,7 @@ def make_quadrature(cell: str, degree: int, scheme: str, polyset: Any = basix.Po
     kind = SCHEMES.get(scheme.lower().replace("-", "_"))
     if kind is None:
         raise UnsupportedFormError(
-            f"quadrature_rule '{scheme}' is unknown; known are {', '.join([*SCHEMES, 'vertex', 'custom'])}"
+            f"quadrature_rule '{scheme}' is unknown; known are {', '.join([*SCHEMES, 'vertex', 'custom', RUNTIME])}"
         )
     if cell in TENSOR_CELLS and polyset == basix.PolysetType.standard:
         return _tensor_rule(cell, degree, scheme, *_basix_rule("interval", degree, kind, polyset))
@@ -97,6 +105,11 @@ def make_custom_quadrature(cell: str, points: Any, weights: Any) -> QuadratureRu
             f"quadrature_weights of shape (n,); given are {point_array.shape} and {weight_array.shape}"
         )
     return QuadratureRule(cell, -1, "custom", point_array, weight_array)
+
+
+def make_runtime_quadrature(cell: str) -> QuadratureRule:
+    """Return what stands for a rule whose points and weights are given at run time."""
+    return QuadratureRule(cell, -1, RUNTIME, np.zeros((0, dimension(cell))), np.zeros(0))
 
 
 def measure_degree(cell: str, degree: int, gdim: int) -> int:

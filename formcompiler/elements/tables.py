@@ -60,6 +60,12 @@ def tabulate_component(
     return ComponentTable(_clean(np.asarray(tables[index], dtype=np.float64)), offset, stride)
 
 
+def component_degree(element: Element, component: int) -> int:
+    """Return the degree of a Lagrange element that contains the functions of one reference component."""
+    sub_element, _, _ = component_layout(element, component)
+    return 0 if getattr(sub_element, "is_real", False) else int(sub_element.embedded_superdegree)
+
+
 @lru_cache(maxsize=4096)
 def vanishes(element: Element, component: int, derivatives: tuple[int, ...]) -> bool:
     """Tell whether a derivative of one reference component is zero for all basis functions, as for constants."""

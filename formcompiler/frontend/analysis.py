@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from formcompiler.frontend.integrals import (
 )
 from formcompiler.frontend.integrand import IntegrandBuilder, NamedData, name_data
 from formcompiler.frontend.preparation import prepare_expression, prepare_form
-from formcompiler.frontend.rules import expression_rule, facet_kinds, select_rule
+from formcompiler.frontend.rules import expression_rule, facet_kinds, is_runtime, select_rule
 from formcompiler.options import Options
 
 _PRESERVED = (uc.Jacobian,)
@@ -138,24 +139,29 @@ def _expression_domain(expr: Any) -> Any:
 def _analyse_integral(group: Any, named: NamedData, options: Options) -> list[FormIntegral]:
     """Return a group of integrals over the same subdomains.
 
-    It becomes several if the facets of the cell are of several kinds, or if it holds for all entities and for some ids.
+    It becomes several if the facets of the cell are of several kinds, if it holds for all entities and for some ids, or
+    if only some of its points are known.
     """
     cell = group.domain.ufl_cell().cellname
     kinds = facet_kinds(cell) if "facet" in group.integral_type else ("",)
+    at_runtime = [integral for integral in group.integrals if is_runtime(integral)]
+    at_fixed_points = [integral for integral in group.integrals if not is_runtime(integral)]
     result = []
-    for kind in kinds:
+    for kind, parts in itertools.product(kinds, [p for p in (at_fixed_points, at_runtime) if p]):
         builder = IntegrandBuilder(group.integral_type, group.domain, named, options, kind)
-        integrands = _analyse_integrands(builder, group, cell, options)
+        integrands = _analyse_integrands(builder, parts, cell, options)
         for ids in _subdomain_ids(group.subdomain_id):
             integral = builder.integral(group.integral_type, ids, integrands)
             result.append(replace(integral, facet_cell=kind if len(kinds) > 1 else ""))
     return result
 
 
-def _analyse_integrands(builder: IntegrandBuilder, group: Any, cell: str, options: Options) -> tuple[Integrand, ...]:
-    """Return the integrands of a group of integrals, one for each quadrature rule."""
+def _analyse_integrands(
+    builder: IntegrandBuilder, integrals: list[Any], cell: str, options: Options
+) -> tuple[Integrand, ...]:
+    """Return the integrands of integrals over the same subdomains, one for each quadrature rule."""
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
-    for integral in group.integrals:
+    for integral in integrals:
         rule = select_rule(integral, cell, builder.facet_cell, options.max_quadrature_degree)
         merged.setdefault(rule.key(), (rule, []))[1].append(integral.integrand())
     integrands: list[Integrand] = []

@@ -126,6 +126,11 @@ class FormIntegral:
         return self.facet_cell or cells.facet_cells(self.cell)[0]
 
     @property
+    def is_runtime(self) -> bool:
+        """Tell whether points and weights are given at run time; then there is one integrand."""
+        return any(integrand.rule.is_runtime for integrand in self.integrands)
+
+    @property
     def n_sides(self) -> int:
         """Return how many cells the kernel sees."""
         return 2 if self.integral_type == "interior_facet" else 1

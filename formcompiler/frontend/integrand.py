@@ -25,7 +25,9 @@ from formcompiler.naming import Namer
 from formcompiler.options import Options
 from formcompiler.terminals import Terminal
 
-RESERVED_IN_KERNELS = ("A", "coordinate_dofs", "facet", "facet_permutation", "T", "R")
+RESERVED_IN_KERNELS = (
+    *("A", "coordinate_dofs", "facet", "facet_permutation", "n_points", "points", "weights", "T", "R"),
+)
 """Names of kernel parameters and types that coefficients may not take."""
 
 

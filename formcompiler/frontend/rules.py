@@ -9,7 +9,14 @@ import numpy as np
 from ufl.algorithms.analysis import extract_arguments, extract_coefficients
 
 from formcompiler.elements import cells
-from formcompiler.elements.quadrature import QuadratureRule, make_custom_quadrature, make_quadrature
+from formcompiler.elements.modes import has_modes
+from formcompiler.elements.quadrature import (
+    RUNTIME,
+    QuadratureRule,
+    make_custom_quadrature,
+    make_quadrature,
+    make_runtime_quadrature,
+)
 from formcompiler.elements.tables import joint_polyset, quadrature_element_rule
 from formcompiler.errors import UnsupportedFormError
 
@@ -31,6 +38,8 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
     if scheme == "custom":
         return make_custom_quadrature(entity, *_custom_data(metadata))
     elements = _elements(integral)
+    if scheme == RUNTIME:
+        return _runtime_rule(kind, entity, elements, metadata)
     given = metadata.get("quadrature_degree", metadata.get("degree", -1))
     degree = _degree(given, metadata, limit)
     if kind == "vertex":
@@ -90,6 +99,33 @@ def _custom_data(metadata: Any) -> tuple[Any, Any]:
         raise UnsupportedFormError(
             f"quadrature_rule 'custom' needs metadata quadrature_points and quadrature_weights; {missing} is missing"
         ) from None
+
+
+def is_runtime(integral: Any) -> bool:
+    """Tell whether an integral gets its points and weights at run time."""
+    return bool(integral.metadata().get("quadrature_rule", integral.metadata().get("scheme")) == RUNTIME)
+
+
+def _runtime_rule(kind: str, entity: str, elements: list[Any], metadata: Any) -> QuadratureRule:
+    if entity == "vertex":
+        where = "vertices (dP)" if kind == "vertex" else "facets or cells that are points"
+        raise UnsupportedFormError(f"quadrature_rule '{RUNTIME}' has no meaning over {where}: leave it out there")
+    if not has_modes(entity):
+        raise UnsupportedFormError(
+            f"quadrature_rule '{RUNTIME}' is not available on a {entity}, whose basis functions are no polynomials: "
+            "use points that are known when the form is compiled (quadrature_rule 'custom'), or other cells"
+        )
+    if any(name in metadata for name in ("quadrature_points", "quadrature_weights")):
+        raise UnsupportedFormError(
+            f"quadrature_rule '{RUNTIME}' takes points and weights when the kernel is called: leave out the metadata "
+            "quadrature_points and quadrature_weights, or choose quadrature_rule 'custom'"
+        )
+    if any(quadrature_element_rule(element) is not None for element in elements):
+        raise UnsupportedFormError(
+            "a function of a quadrature element has values at points of its own only: use it in an integral without "
+            f"quadrature_rule '{RUNTIME}', or write the function in another element"
+        )
+    return make_runtime_quadrature(entity)
 
 
 def _degree(given: Any, metadata: Any, limit: int | None) -> int:

@@ -156,4 +156,4 @@ def address_finder(kernel: lp.LoopKernel) -> AddressFinder:
         for name, t in kernel.temporary_variables.items()
         if t.initializer is not None and t.initializer.dtype.kind in "iu"
     }
-    return AddressFinder({name: a.shape for name, a in arrays.items()}, tables)
+    return AddressFinder({name: getattr(a, "shape", ()) for name, a in arrays.items()}, tables)

@@ -3,7 +3,8 @@
 Contracts that every kernel of ours keeps, and that the passes may rely on:
 
 * ``kernel.instructions`` is in program order; `formcompiler.kernel.linearize` turns it into a linearization.
-* Every iname has a one-dimensional domain of its own; outer loops come before inner ones in ``kernel.domains``.
+* Every iname has a one-dimensional domain of its own, from 0 to an extent that is a number, or a parameter in loops
+  over points that are given at run time; outer loops come before inner ones in ``kernel.domains``.
 * Two loop nests never share an iname.
 * Tables are read-only temporaries in the global address space with an initializer.
 """
@@ -50,9 +51,15 @@ class KernelBuilder:
         """Return the type of computed scalars: complex kernels leave it to loopy, since some of them are real."""
         return None if self.dtype.kind == "c" else self.dtype
 
-    def argument(self, name: str, shape: tuple[int, ...], dtype: Any = None, *, written: bool = False) -> str:
-        """Add an array parameter; its name must be among the reserved ones."""
-        argument = lp.GlobalArg(name, np.dtype(dtype or self.dtype), shape=shape, order="C")
+    def number(self, name: str) -> str:
+        """Add a parameter that is a number of trips or an extent; its name must be among the reserved ones."""
+        self._arguments.append(lp.ValueArg(name, np.dtype(np.int32)))
+        return name
+
+    def argument(self, name: str, shape: tuple[int | str, ...], dtype: Any = None, *, written: bool = False) -> str:
+        """Add an array parameter; its name must be among the reserved ones, its first extent may be a number's name."""
+        extents = tuple(prim.Variable(n) if isinstance(n, str) else n for n in shape)
+        argument = lp.GlobalArg(name, np.dtype(dtype or self.dtype), shape=extents, order="C")
         self._arguments.append(argument.copy(is_output=written, is_input=True))
         return name
 
@@ -96,13 +103,19 @@ class KernelBuilder:
         return self._tables[key]
 
     @contextmanager
-    def loop(self, wish: str, extent: int) -> Iterator[Expression]:
-        """Open a loop and give its index; a loop of one trip is no loop, its index is 0."""
+    def loop(self, wish: str, extent: int | str) -> Iterator[Expression]:
+        """Open a loop and give its index; a loop of one trip is no loop, its index is 0.
+
+        Args:
+            wish: What to call the index.
+            extent: Number of trips, or the name of a parameter that holds it.
+        """
         if extent == 1:
             yield 0
             return
         iname = self._namer.unique(wish)
-        self._domains.append(isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {extent} }}"))
+        parameters = f"[{extent}] -> " if isinstance(extent, str) else ""
+        self._domains.append(isl.BasicSet(f"{parameters}{{ [{iname}] : 0 <= {iname} < {extent} }}"))
         self._open_loops.append(iname)
         yield prim.Variable(iname)
         self._open_loops.pop()

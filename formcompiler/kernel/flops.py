@@ -48,6 +48,14 @@ def count_expression_operations(expression: Any) -> int:
     return 0
 
 
+def loop_extent(kernel: lp.LoopKernel, iname: str) -> int | str:
+    """Return the number of trips of a loop of ours: a number, or the name of the parameter that holds it."""
+    domain = kernel.get_inames_domain(frozenset([iname]))
+    if domain.dim(isl.dim_type.param):
+        return str(domain.get_dim_name(isl.dim_type.param, 0))
+    return int(kernel.get_constant_iname_length(iname))
+
+
 def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) -> int:
     """Return the number of points of the range of one iname, over all values of outer inames.
 

@@ -35,4 +35,5 @@ def integral_parameters(integral: FormIntegral, part: str = "full") -> tuple[Par
         tuple((c.name, math.prod(c.shape)) for c in integral.constants),
         (*sides, n_nodes, integral.gdim),
         n_facets(integral),
+        integral.integrands[0].rule.points.shape[1] if integral.is_runtime else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from formcompiler.elements import cells
 from formcompiler.elements.cells import FloatArray
+from formcompiler.elements.modes import expand
 from formcompiler.elements.quadrature import QuadratureRule
-from formcompiler.elements.tables import component_layout, tabulate_component
+from formcompiler.elements.tables import component_degree, component_layout, tabulate_component
+from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.integrals import FormIntegral
 
 _RELATIVE_NOISE = 4e-15
@@ -22,6 +24,9 @@ _RELATIVE_NOISE = 4e-15
 @dataclass(frozen=True, eq=False)
 class Table:
     """Values with axes (facet permutation, facet, point, dof); an axis that does not matter has length 1.
+
+    For points that are known at run time only, the third axis counts the modes of which the values are sums; the first
+    mode is 1.
 
     Attributes:
         values: The table.
@@ -49,6 +54,25 @@ class Table:
         return not bool(self.values.any())
 
 
+@dataclass(frozen=True)
+class Functions:
+    """Functions on a reference cell or facet.
+
+    Attributes:
+        evaluate: Returns their values, axes (point, function), at points, axes (point, direction).
+        degree: Degree of polynomials that contain them.
+        name: What to call them in messages.
+    """
+
+    evaluate: Callable[[FloatArray], FloatArray]
+    degree: int
+    name: str
+
+    def on(self, place: Callable[[FloatArray], FloatArray]) -> Functions:
+        """Return the functions of points that a linear map takes to where these are defined."""
+        return Functions(lambda x: self.evaluate(place(x)), self.degree, self.name)
+
+
 class PointSets:
     """The points of a rule in the reference cell, for each facet permutation and facet (or vertex)."""
 
@@ -62,34 +86,86 @@ class PointSets:
         )
         self._sees_permutations = self.on_facets and self._kind != "exterior_facet"
 
-    def collect(self, evaluate: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Return evaluate(points), axes (point, dof), stacked to (facet permutation, facet, point, dof)."""
+    def collect(self, functions: Functions) -> FloatArray:
+        """Return functions on the cell at the points, axes as in `Table`."""
         if self._kind == "vertex":
-            return np.stack([np.stack([evaluate(v[None]) for v in cells.vertices(self.cell)])])
+            return self._compress(np.stack([functions.evaluate(v[None]) for v in cells.vertices(self.cell)])[None])
         if not self.on_facets:
-            return evaluate(self.rule.points)[None, None]
-        return np.stack([self._on_each_facet(evaluate, points) for points in self.facet_points()])
+            return self._compress(self._tabulate(functions)[None, None])
+        return self._compress(self._stack(self._on_each_facet(functions, p) for p in range(self._n_permutations)))
 
-    def _on_each_facet(self, evaluate: Callable[[FloatArray], FloatArray], points: FloatArray) -> FloatArray:
+    def collect_on_facet(self, functions: Functions) -> FloatArray:
+        """Return functions on the reference facet at the points, axes as in `Table`."""
+        tables = [self._tabulate(functions.on(self._permutation(p))) for p in range(self._n_permutations)]
+        return self._compress(self._stack(table[None] for table in tables))
+
+    def _on_each_facet(self, functions: Functions, permutation: int) -> FloatArray:
         """Return the values on each facet, axes (facet, point, dof); zeros on facets of another kind."""
+        permute = self._permutation(permutation)
         values = {
-            facet: evaluate(cells.map_to_facet(self.cell, facet, points))
+            facet: self._tabulate(functions.on(lambda x, f=facet: cells.map_to_facet(self.cell, f, permute(x))))  # type: ignore[misc]
             for facet, kind in enumerate(cells.facet_cells(self.cell))
             if kind == self._facet
         }
         nothing = np.zeros_like(next(iter(values.values())))
-        return np.stack([values.get(facet, nothing) for facet in range(len(cells.facet_cells(self.cell)))])
+        return self._stack(values.get(facet, nothing) for facet in range(len(cells.facet_cells(self.cell))))
 
-    def facet_points(self) -> list[FloatArray]:
-        """Return the points of the reference facet as each facet permutation sees them."""
-        n = cells.n_facet_permutations(self._facet) if self._sees_permutations else 1
-        return [cells.permute_facet_points(self._facet, p, self.rule.points) for p in range(n)]
+    @property
+    def _n_permutations(self) -> int:
+        return cells.n_facet_permutations(self._facet) if self._sees_permutations else 1
+
+    def _permutation(self, number: int) -> Callable[[FloatArray], FloatArray]:
+        """Return the map of points of the reference facet to where a facet permutation sees them."""
+        if not self._sees_permutations:
+            return lambda x: x
+        return lambda x: cells.permute_facet_points(self._facet, number, x)
+
+    def _tabulate(self, functions: Functions) -> FloatArray:
+        """Return the values of functions on the entity that is integrated over, axes (point, function)."""
+        return functions.evaluate(self.rule.points)
+
+    @staticmethod
+    def _stack(tables: Iterable[FloatArray]) -> FloatArray:
+        """Return tables behind one another along a new first axis."""
+        return np.stack(list(tables))
+
+    @staticmethod
+    def _compress(values: FloatArray) -> FloatArray:
+        """Return a table without the first axes along which it is constant."""
+        return compress(values, (0, 1, 2))
 
 
-def compress(values: FloatArray) -> FloatArray:
-    """Return a table without the first three axes along which it is constant up to rounding noise."""
+class ModeSets(PointSets):
+    """Functions as combinations of modes, for points that are known at run time only.
+
+    The third axis of its tables counts modes of a `ModalBasis` on the entity that is integrated over.
+    """
+
+    def _tabulate(self, functions: Functions) -> FloatArray:
+        found = expand(self.rule.cell, functions.degree, functions.evaluate)
+        if found is None:
+            raise UnsupportedFormError(
+                f"{functions.name} is no polynomial on a {self.rule.cell}: integrals with quadrature_rule 'runtime' "
+                "evaluate polynomials only; use a rule that is known when the form is compiled, or another element"
+            )
+        return found
+
+    @staticmethod
+    def _stack(tables: Iterable[FloatArray]) -> FloatArray:
+        """Return tables behind one another along a new first axis; the last but one counts modes and is filled up."""
+        given = list(tables)
+        n_modes = max(table.shape[-2] for table in given)
+        return np.stack([np.pad(t, [*[(0, 0)] * (t.ndim - 2), (0, n_modes - t.shape[-2]), (0, 0)]) for t in given])
+
+    @staticmethod
+    def _compress(values: FloatArray) -> FloatArray:
+        return compress(values, (0, 1))
+
+
+def compress(values: FloatArray, axes: Sequence[int]) -> FloatArray:
+    """Return a table without those of the given axes along which it is constant up to rounding noise."""
     noise = _RELATIVE_NOISE * max(1.0, float(np.abs(values).max(initial=0.0)))
-    for axis in range(3):
+    for axis in axes:
         first = values.take([0], axis=axis)
         if values.shape[axis] > 1 and np.abs(values - first).max(initial=0.0) <= noise:
             values = first
@@ -113,11 +189,10 @@ class ElementTables:
         def evaluate(x: FloatArray) -> FloatArray:
             return tabulate_component(element, component, derivatives, x).values
 
-        if element.cell_type.name == self._points.cell:
-            values = self._points.collect(evaluate)
-        else:  # a function on the mesh of the facets
-            values = evaluate(self._points.rule.points)[None, None]
-        return Table(compress(values), offset, stride)
+        functions = Functions(evaluate, component_degree(element, component), str(element))
+        is_inside = element.cell_type.name == self._points.cell  # or else a function on the mesh of the facets
+        values = self._points.collect(functions) if is_inside else self._points.collect_on_facet(functions)
+        return Table(values, offset, stride)
 
 
 def geometry_table(points: PointSets, kind: str, component: int) -> npt.NDArray[Any]:
@@ -126,10 +201,11 @@ def geometry_table(points: PointSets, kind: str, component: int) -> npt.NDArray[
     Raises:
         KeyError: if the kind is not such a terminal.
     """
+    coordinate = Functions(lambda x: x[:, component : component + 1], 1, f"coordinate {component}")
     if kind == "weight":
-        return compress(points.rule.weights[None, None, :, None])
+        return compress(points.rule.weights[None, None, :, None], (2,))
     if kind == "reference_coordinate":
-        return compress(points.collect(lambda x: x[:, component : component + 1]))
+        return points.collect(coordinate)
     if kind == "facet_coordinate":
-        return compress(np.stack([p[None, :, component : component + 1] for p in points.facet_points()]))
+        return points.collect_on_facet(coordinate)
     raise KeyError(kind)

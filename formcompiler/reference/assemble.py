@@ -73,6 +73,8 @@ def element_tensor(
     facet_permutation: int | Iterable[int] | None = None,
     scalar_type: str = "float64",
     max_quadrature_degree: int | None = None,
+    points: Any = None,
+    weights: Any = None,
 ) -> Array:
     """Return the element tensor of a form, summed over all integrals of a type that apply to an entity.
 
@@ -104,7 +106,8 @@ def element_tensor(
     for integral, integrand in _applicable(form, integral_type, subdomain_id):
         element = integral.ufl_domain().ufl_coordinate_element()
         where = entity.reference_cell(element.cell_type.name)
-        rule = integral_rule(integral, integrand, where, max_quadrature_degree, data.is_complex)
+        given = None if points is None or weights is None else (points, weights)
+        rule = integral_rule(integral, integrand, where, max_quadrature_degree, data.is_complex, given)
         for part in _parts(rule, shape):
             result += _integrate(integrand, entity.cells_at(element, part), data, integral_type, part.weights)
     return np.asarray(result.astype(scalar_type))

@@ -109,6 +109,15 @@ def _undo_permutation(facet_cell: str, permutation: int, points: FloatArray) -> 
     raise AssertionError("the permutations of a facet form a group")
 
 
+def random_rule(cell: str, rng: np.random.Generator, real_type: str) -> tuple[Array, Array]:
+    """Return up to six points in a reference cell, axes (point, direction), and weights of both signs."""
+    corners = cells.vertices(cell)
+    n_points = int(rng.integers(1, 7))
+    points = rng.dirichlet(np.ones(len(corners)), size=n_points) @ corners
+    weights = rng.uniform(-0.2, 1.0, n_points)
+    return points.astype(real_type).astype(np.float64), weights.astype(real_type).astype(np.float64)
+
+
 def random_values(shape: Any, rng: np.random.Generator, limits: tuple[float, float], scalar_type: str) -> Array:
     """Return numbers of a type within limits; complex ones in both parts."""
     values: Array = rng.uniform(*limits, shape)

@@ -9,7 +9,7 @@ from typing import Any
 import ufl
 import ufl.algorithms
 
-from formcompiler.elements.quadrature import QuadratureRule, make_custom_quadrature, make_quadrature
+from formcompiler.elements.quadrature import RUNTIME, QuadratureRule, make_custom_quadrature, make_quadrature
 from formcompiler.errors import UnsupportedFormError
 
 _algorithms: Any = ufl.algorithms  # without annotations
@@ -52,7 +52,9 @@ def _same_rule(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return repr(sorted(a.items())) == repr(sorted(b.items()))
 
 
-def integral_rule(integral: Any, integrand: Any, cell: str, limit: int | None, is_complex: bool) -> QuadratureRule:
+def integral_rule(
+    integral: Any, integrand: Any, cell: str, limit: int | None, is_complex: bool, given: tuple[Any, Any] | None = None
+) -> QuadratureRule:
     """Return the rule for an integrand on a reference cell (of the facet, for facet integrals).
 
     Args:
@@ -61,12 +63,17 @@ def integral_rule(integral: Any, integrand: Any, cell: str, limit: int | None, i
         cell: Name of the reference cell of the rule.
         limit: Upper limit for estimated degrees.
         is_complex: Whether the form is complex valued.
+        given: Points and weights of integrals that get them at run time.
 
     Raises:
         UnsupportedFormError: for quadrature elements with different points, and what `make_quadrature` refuses.
     """
     metadata = integral.metadata()
     scheme = metadata.get("quadrature_rule") or "default"
+    if scheme == RUNTIME:
+        if given is None:
+            raise UnsupportedFormError(f"quadrature_rule '{RUNTIME}' needs points and weights")
+        return make_custom_quadrature(cell, *given)
     if scheme == "custom":
         return make_custom_quadrature(cell, metadata["quadrature_points"], metadata["quadrature_weights"])
     elements = [f.ufl_element() for f in (*arguments_of(integrand), *coefficients_of(integrand))]

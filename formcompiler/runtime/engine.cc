@@ -16,10 +16,12 @@ extern "C" {
 
 // Adds to `a`, row-major over the arguments' dofs (for two cells: all dofs of the first, then of the second).
 // coefficients[k], constants[k]: dofs and values of the k-th; coordinates: axes (side, node, direction);
-// facet, permutation: one per side. If a kernel takes several lanes, a, the dofs of each coefficient and the
+// facet, permutation: one per side; n_points, points, weights: of kernels that get their points from the caller, axes
+// (point, direction) and (point,). If a kernel takes several lanes, a, the dofs of each coefficient and the
 // coordinates have the lane as their last axis.
 using Kernel = void (*)(double* a, const double* const* coefficients, const double* const* constants,
-                        const double* coordinates, const int* facet, const unsigned char* permutation);
+                        const double* coordinates, const int* facet, const unsigned char* permutation, int n_points,
+                        const double* points, const double* weights);
 
 // Numbers of dofs (or nodes), axes (batch, entry, lane); entries are those of the first side, then of the second.
 // Lanes without an entity repeat the first one, so that their arithmetic is that of a valid cell.
@@ -249,7 +251,7 @@ void run(const Loop& loop, std::int64_t size, Scatter scatter) {
     std::fill_n(a.get(), size * W, 0.0);
     const std::int64_t first = batch * loop.n_sides;
     loop.kernel(a.get(), gatherer.coefficients(), loop.constants, gatherer.coordinates(), loop.facets + first,
-                loop.permutations + first);
+                loop.permutations + first, 0, nullptr, nullptr);
     scatter(batch, a.get());
   }
 }

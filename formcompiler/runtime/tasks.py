@@ -48,6 +48,10 @@ class KernelHandle(Protocol):
     def coordinate_entries(self) -> tuple[int, ...] | None:
         """Return the flat numbers of the coordinates, axes (side, node, direction), that it reads; None for all."""
 
+    @property
+    def is_runtime(self) -> bool:
+        """Tell whether it needs points and weights."""
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -145,6 +149,10 @@ class Task:
     """One kernel with its entities in batches, and the tables that its loop reads."""
 
     def __init__(self, kernel: KernelHandle, mesh: Mesh) -> None:
+        if kernel.is_runtime:
+            raise UnsupportedFormError(
+                "the embedded engine has no points and weights for an integral with quadrature_rule 'runtime'"
+            )
         self.kernel = kernel
         self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
         batches = make_batches(self.entities, kernel.lanes)

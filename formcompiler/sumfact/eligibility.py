@@ -37,6 +37,8 @@ def find_obstacle(integral: FormIntegral, part: str) -> str | None:
 
 def _integrand_obstacle(integral: FormIntegral, integrand: Integrand) -> str | None:
     rule = integrand.rule
+    if rule.is_runtime:
+        return "its points are given at run time, anywhere: they are no grid of points on lines"
     if rule.factor is None and rule.cell != "vertex":
         return f"its quadrature rule '{rule.scheme}' is no product of 1D rules"
     terminals = [*integrand.terminals.values(), *(a for term in integrand.terms for a in term.arguments)]

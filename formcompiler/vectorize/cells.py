@@ -8,12 +8,12 @@ computed from them) gets a lane axis as its last axis; each instruction that tou
 with the iname ``lane`` tagged ``vec``. Tables, constants of the form, facet numbers and facet permutations are the
 same for all cells of a batch and stay as they are.
 
-*Legality.* Each instruction must be elementwise in the lane: no index and no predicate may depend on a value that
-differs between cells, and only real numbers have vector types.
+*Legality.* All loops must have as many trips for all cells. Each instruction must be elementwise in the lane: no index
+and no predicate may depend on a value that differs between cells, and only real numbers have vector types.
 
 *Profitability.* Always, for callers that have W cells: no lane is wasted and nothing is shuffled.
 
-*Failure.* `VectorizationError` names the instruction.
+*Failure.* `VectorizationError` names the instruction or the loop.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.errors import VectorizationError
+from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import BatchTag
 
 _log = logging.getLogger(__name__)
@@ -57,11 +58,12 @@ class CellLanes:
         """Return the kernel of W cells.
 
         Raises:
-            VectorizationError: if an instruction is not elementwise in the lane.
+            VectorizationError: if an instruction is not elementwise in the lane, or numbers of trips differ.
         """
         kernel = t_unit.default_entrypoint
         varying = find_varying(kernel, {a.name for a in kernel.args} - self.uniform)
         try:
+            check_trips(kernel, varying)
             check_elementwise(kernel, varying)
         except VectorizationError as error:
             if self.strict:
@@ -112,6 +114,21 @@ def find_varying(kernel: lp.LoopKernel, arguments: Iterable[str]) -> frozenset[s
         if found <= varying:
             return frozenset(varying)
         varying |= found
+
+
+def check_trips(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:
+    """Check that all loops have as many trips for all cells.
+
+    Raises:
+        VectorizationError: if one has not.
+    """
+    for iname in sorted(kernel.all_inames()):
+        extent = loop_extent(kernel, iname)
+        if extent in varying:
+            raise VectorizationError(
+                f"loop {iname} of kernel {kernel.name} has {extent} trips, a number that differs between the cells of "
+                "a batch (quadrature_rule 'runtime'): such a kernel cannot run with vectorize=cells; use auto or none"
+            )
 
 
 def check_elementwise(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:

@@ -25,6 +25,7 @@ class Handle:
     constants: tuple = ()
     lanes: int = 1
     coordinate_entries: tuple | None = None
+    is_runtime: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Compiled:
 WRAPPER = """
 typedef void (*Tabulate)(double*, const double*, const double*, const double*, const int*, const unsigned char*, void*);
 extern "C" void kernel(double* a, const double* const* w, const double* const* c, const double* x, const int* facet,
-                       const unsigned char* permutation)
+                       const unsigned char* permutation, int, const double*, const double*)
 {{
   double coefficients[{n_w}], constants[{n_c}], points[{n_x}] = {{0}};
   {fill}
@@ -123,7 +124,8 @@ def build_kernel(body, integral_type, *, subdomain_ids=("otherwise",), coefficie
     """Compile the body of one kernel written by hand."""
     source = (
         'extern "C" void kernel(double* A, const double* const* w, const double* const* c, const double* x, '
-        "const int* facet, const unsigned char* permutation)\n{\n" + body + "\n}\n"
+        "const int* facet, const unsigned char* permutation, int n_points, const double* points, "
+        "const double* weights)\n{\n" + body + "\n}\n"
     )
     library = ctypes.CDLL(str(build_library(source, name=Path(__file__).stem)))
     _keep.append(library)
