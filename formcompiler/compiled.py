@@ -15,14 +15,14 @@ from formcompiler.codegen.library import library_source
 from formcompiler.elements import cells
 from formcompiler.errors import InternalCompilerError, InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
-from formcompiler.frontend.integrals import FormIntegral, SubdomainId
+from formcompiler.frontend.integrals import IN_CELLS, FormIntegral, SubdomainId
 from formcompiler.kernel.accesses import find_entries
 from formcompiler.kernel.interface import n_facets, result_shape
 from formcompiler.kernels import Kernel
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.runtime.compiler import build_library
 
-INTEGRAL_TYPES = ("cell", "exterior_facet", "interior_facet", "vertex")
+INTEGRAL_TYPES = (*IN_CELLS, "exterior_facet", "interior_facet", "vertex")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class IntegralInfo:
     """What one kernel of a form integrates.
 
     Attributes:
-        integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+        integral_type: "cell", "cutcell", "interface", "exterior_facet", "interior_facet" or "vertex".
         subdomain_ids: Ids that it applies to; "otherwise" means every entity, marked or not.
         degrees: Degree of each quadrature rule (-1 for given points).
         n_points: Number of points of each rule; 0 if it is known at run time only.
@@ -372,7 +372,7 @@ class CompiledForm:
         """Return the element tensor of one entity, summed over all integrals of the type that apply to it.
 
         Args:
-            integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
+            integral_type: "cell", "cutcell", "interface", "exterior_facet", "interior_facet" or "vertex".
             subdomain_id: Id of the entity; None if it is unmarked.
             coordinates: Nodes of the cell, axes (node, direction), in the order of the coordinate element; both
                 cells on interior facets, axes (side, node, direction).

@@ -139,7 +139,13 @@ _ROLE_TEXT = {
     "functional": "Functional",
     "expression": "Expression, axes (point, component, argument...),",
 }
-_ENTITIES = {"cell": "cells", "exterior_facet": "boundary facets", "interior_facet": "interior facets"}
+_ENTITIES = {
+    "cell": "cells",
+    "cutcell": "cut cells",
+    "interface": "interfaces inside of cells",
+    "exterior_facet": "boundary facets",
+    "interior_facet": "interior facets",
+}
 
 
 def _describe(role: str, kernel: Kernel) -> str:

@@ -19,6 +19,8 @@ from formcompiler.options import Options
 
 _ENTITIES = {
     "cell": "cells",
+    "cutcell": "cut cells",
+    "interface": "interfaces",
     "exterior_facet": "boundary facets",
     "interior_facet": "interior facets",
     "vertex": "vertices",

@@ -15,6 +15,8 @@ KernelRole = Literal["residual", "load", "jacobian", "jacobian_apply", "function
 
 WHERE: dict[str, Where] = {
     "cell": "volume",
+    "cutcell": "volume",
+    "interface": "volume",
     "exterior_facet": "boundary",
     "interior_facet": "skeleton",
     "vertex": "vertex",

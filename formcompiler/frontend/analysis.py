@@ -30,7 +30,7 @@ from formcompiler.frontend.integrals import (
     SubdomainId,
 )
 from formcompiler.frontend.integrand import IntegrandBuilder, NamedData, name_data
-from formcompiler.frontend.preparation import prepare_expression, prepare_form
+from formcompiler.frontend.preparation import MEASURE, prepare_expression, prepare_form
 from formcompiler.frontend.rules import expression_rule, facet_kinds, is_runtime, select_rule
 from formcompiler.options import Options
 
@@ -112,7 +112,7 @@ def _compute_form_data(form: Any, options: Options) -> Any:
         do_apply_function_pullbacks=True,
         do_apply_integral_scaling=True,
         do_apply_geometry_lowering=True,
-        preserve_geometry_types=_PRESERVED,
+        preserve_geometry_types=(*_PRESERVED, uc.CellCoordinate),
         do_apply_restrictions=True,
         do_append_everywhere_integrals=False,
         complex_mode=options.scalar_type.startswith("complex"),
@@ -144,15 +144,18 @@ def _analyse_integral(group: Any, named: NamedData, options: Options) -> list[Fo
     """
     cell = group.domain.ufl_cell().cellname
     kinds = facet_kinds(cell) if "facet" in group.integral_type else ("",)
-    at_runtime = [integral for integral in group.integrals if is_runtime(integral)]
-    at_fixed_points = [integral for integral in group.integrals if not is_runtime(integral)]
+    by_measure: dict[tuple[bool, str], list[Any]] = {}
+    for integral in group.integrals:
+        measure = integral.metadata().get(MEASURE, group.integral_type)
+        by_measure.setdefault((is_runtime(integral), measure), []).append(integral)
     result = []
-    for kind, parts in itertools.product(kinds, [p for p in (at_fixed_points, at_runtime) if p]):
-        builder = IntegrandBuilder(group.integral_type, group.domain, named, options, kind)
+    for kind, (key, parts) in itertools.product(kinds, sorted(by_measure.items(), key=lambda item: item[0])):
+        measure = key[1]
+        builder = IntegrandBuilder(measure, group.domain, named, options, kind)
         integrands = _analyse_integrands(builder, parts, cell, options)
         for ids in _subdomain_ids(group.subdomain_id):
-            integral = builder.integral(group.integral_type, ids, integrands)
-            result.append(replace(integral, facet_cell=kind if len(kinds) > 1 else ""))
+            analysed = builder.integral(measure, ids, integrands)
+            result.append(replace(analysed, facet_cell=kind if len(kinds) > 1 else ""))
     return result
 
 

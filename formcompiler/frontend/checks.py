@@ -14,6 +14,7 @@ from ufl.algorithms.analysis import extract_arguments, extract_coefficients, ext
 from ufl.algorithms.check_arities import ArityMismatch
 from ufl.algorithms.comparison_checker import ComplexComparisonError
 
+from formcompiler.elements.quadrature import RUNTIME
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
 
 _REAL_PARTS = "complex numbers have no order: compare real(...), imag(...) or abs(...)"
@@ -53,6 +54,8 @@ _REMEDIES = (
 )
 _ENTITIES = {
     "cell": "cells (dx)",
+    "cutcell": "cut cells (dC)",
+    "interface": "interfaces inside of cells (dI)",
     "exterior_facet": "exterior facets (ds)",
     "interior_facet": "interior facets (dS)",
     "vertex": "vertices (dP)",
@@ -143,8 +146,25 @@ def _check_integral_types(form: Any) -> None:
             measure = ufl.measure.integral_type_to_measure_name.get(kind, kind)
             raise UnsupportedFormError(
                 f"integrals over {kind.replace('_', ' ')} entities ({measure}) are not supported; there are integrals "
-                "over cells (dx), exterior facets (ds), interior facets (dS) and vertices (dP)"
+                "over cells (dx), exterior facets (ds), interior facets (dS) and vertices (dP), and over parts of "
+                "cells (dC) and interfaces inside of them (dI) by points that are given at run time"
             )
+        if kind in ("cutcell", "interface"):
+            _check_runtime_measure(integral, _ENTITIES[kind])
+
+
+def _check_runtime_measure(integral: Any, entities: str) -> None:
+    scheme = integral.metadata().get("quadrature_rule", integral.metadata().get("scheme", RUNTIME))
+    if scheme not in (RUNTIME, "default"):
+        raise UnsupportedFormError(
+            f"quadrature_rule {scheme!r} stands in an integral over {entities}, which gets its points when the kernel "
+            "is called: leave it out, or use dx with it"
+        )
+    if extract_type(integral.integrand(), uc.CoordinateDerivative):
+        raise UnsupportedFormError(
+            f"a derivative with respect to the position of the mesh stands in an integral over {entities}, whose "
+            "points and weights would change with it: use dx with quadrature_rule 'runtime' if they do not"
+        )
 
 
 def _check_operators(form: Any) -> None:
@@ -179,10 +199,12 @@ def _check_facet_quantities(form: Any) -> None:
         if "facet" in integral.integral_type():
             continue
         found = sorted(type(q).__name__ for q in extract_type(integral.integrand(), uc.GeometricFacetQuantity))
+        on_interface = integral.integral_type() == "interface"
         if found:
             raise UnsupportedFormError(
                 f"{found[0]} is defined on facets only, but the integral is over "
                 f"{_ENTITIES[integral.integral_type()]}: use it in ds or dS"
+                + ("; the normal of a level set f is grad(f) / sqrt(dot(grad(f), grad(f)))" * on_interface)
             )
 
 

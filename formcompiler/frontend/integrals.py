@@ -10,10 +10,14 @@ from formcompiler.elements import cells
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.terminals import Terminal
 
-IntegralType = Literal["cell", "exterior_facet", "interior_facet", "vertex", "expression"]
+IntegralType = Literal["cell", "cutcell", "interface", "exterior_facet", "interior_facet", "vertex", "expression"]
 SubdomainId = int | Literal["otherwise"]
 Expression = Any
 """A scalar pymbolic expression; its variables are names of terminals and of earlier definitions."""
+
+
+IN_CELLS = ("cell", "cutcell", "interface")
+"""Types of integrals whose points lie in a cell."""
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,7 @@ _NEEDS_STRAIGHT_EDGES = (
     uc.MinFacetEdgeLength,
     uc.MaxFacetEdgeLength,
 )
-_ENTITY = {"cell": "cells", "vertex": "vertices"}
+_ENTITY = {"cell": "cells", "cutcell": "cut cells", "interface": "interfaces", "vertex": "vertices"}
 
 
 def _leaf(graph: Graph, terminal: Terminal) -> LinearForm:

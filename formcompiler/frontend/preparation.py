@@ -11,6 +11,7 @@ from ufl.algorithms.map_integrands import map_integrands
 from ufl.corealg.map_dag import map_expr_dag
 from ufl.corealg.multifunction import MultiFunction
 
+from formcompiler.elements.quadrature import RUNTIME
 from formcompiler.options import Options
 
 
@@ -22,12 +23,28 @@ class PositionFunction(uc.Coefficient):
     """
 
 
+MEASURE = "formcompiler_measure"
+"""Metadata of integrals over cells that tells of which type they were in the user's form."""
+
+
 def prepare_form(form: Any, options: Options) -> Any:
-    """Return a form that UFL's algorithms can lower; the user's own stays as it is."""
+    """Return a form that UFL's algorithms can lower; the user's own stays as it is.
+
+    Integrals over cut cells become integrals over cells, since UFL would not multiply their weights by |det J|.
+    """
+    if any(integral.integral_type() == "cutcell" for integral in form.integrals()):
+        form = ufl.Form([_as_cell_integral(integral) for integral in form.integrals()])
     moves = any(extract_type(integral.integrand(), uc.CoordinateDerivative) for integral in form.integrals())
     surfaces = [d for d in form.ufl_domains() if d.geometric_dimension > d.topological_dimension and not moves]
     rewriter = _Rewriter(options, surfaces)
     return map_integrands(lambda e: map_expr_dag(rewriter, e), form) if rewriter.is_needed else form
+
+
+def _as_cell_integral(integral: Any) -> Any:
+    if integral.integral_type() != "cutcell":
+        return integral
+    metadata = {**integral.metadata(), "quadrature_rule": RUNTIME, MEASURE: "cutcell"}
+    return integral.reconstruct(integral_type="cell", metadata=metadata)
 
 
 def prepare_expression(expr: Any, options: Options) -> Any:

@@ -19,6 +19,7 @@ from formcompiler.elements.quadrature import (
 )
 from formcompiler.elements.tables import joint_polyset, quadrature_element_rule
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.integrals import IN_CELLS
 
 _log = logging.getLogger(__name__)
 _MANY_POINTS = 1000
@@ -31,14 +32,14 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
         UnsupportedFormError: if the metadata contradict one another or a quadrature element.
     """
     kind, metadata = integral.integral_type(), integral.metadata()
-    entity = {"cell": cell, "vertex": "vertex"}.get(kind) or facet_cell
+    entity = {**dict.fromkeys(IN_CELLS, cell), "vertex": "vertex"}.get(kind) or facet_cell
     scheme = metadata.get("quadrature_rule", metadata.get("scheme", "default"))
     if scheme == "canonical":
         scheme = "default"
     if scheme == "custom":
         return make_custom_quadrature(entity, *_custom_data(metadata))
     elements = _elements(integral)
-    if scheme == RUNTIME:
+    if is_runtime(integral):
         return _runtime_rule(kind, entity, elements, metadata)
     given = metadata.get("quadrature_degree", metadata.get("degree", -1))
     degree = _degree(given, metadata, limit)
@@ -103,7 +104,8 @@ def _custom_data(metadata: Any) -> tuple[Any, Any]:
 
 def is_runtime(integral: Any) -> bool:
     """Tell whether an integral gets its points and weights at run time."""
-    return bool(integral.metadata().get("quadrature_rule", integral.metadata().get("scheme")) == RUNTIME)
+    scheme = integral.metadata().get("quadrature_rule", integral.metadata().get("scheme"))
+    return bool(scheme == RUNTIME) or integral.integral_type() in ("cutcell", "interface")
 
 
 def _runtime_rule(kind: str, entity: str, elements: list[Any], metadata: Any) -> QuadratureRule:

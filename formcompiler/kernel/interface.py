@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from formcompiler.elements import cells
-from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.frontend.integrals import IN_CELLS, FormIntegral
 from formcompiler.kernel.parameters import Parameter, kernel_parameters
 
 
@@ -22,7 +22,7 @@ def n_facets(integral: FormIntegral) -> int:
     if integral.integral_type == "expression":
         points = integral.integrands[0].rule.points
         return int(points.shape[1] < cells.dimension(integral.cell))
-    return {"cell": 0, "interior_facet": 2}.get(integral.integral_type, 1)
+    return {**dict.fromkeys(IN_CELLS, 0), "interior_facet": 2}.get(integral.integral_type, 1)
 
 
 def integral_parameters(integral: FormIntegral, part: str = "full") -> tuple[Parameter, ...]:

@@ -17,6 +17,7 @@ from formcompiler.elements import cells
 from formcompiler.elements.cells import FloatArray
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.integrals import IN_CELLS
 from formcompiler.reference.evaluate import Data, Evaluator
 from formcompiler.reference.geometry import Cell
 from formcompiler.reference.jets import Array
@@ -43,7 +44,7 @@ class Entity:
 
     def reference_cell(self, cell: str) -> str:
         """Return the reference cell of the entity on a cell."""
-        if self.integral_type == "cell":
+        if self.integral_type in IN_CELLS:
             return cell
         return "vertex" if self.integral_type == "vertex" else cells.facet_cells(cell)[self.facets[0]]
 
@@ -53,7 +54,7 @@ class Entity:
 
     def _cell_at(self, side: int, element: Any, rule: QuadratureRule) -> Cell:
         name, nodes, facet = element.cell_type.name, self.nodes[side], self.facets[side]
-        if self.integral_type == "cell":
+        if self.integral_type in IN_CELLS:
             return Cell(element, nodes, rule.points)
         if self.integral_type == "vertex":
             return Cell(element, nodes, cells.vertices(name)[facet][None])
@@ -90,6 +91,9 @@ def element_tensor(
         facet_permutation: How each side sees the facet, by `permute_facet_points`; used on interior facets only.
         scalar_type: numpy type of the result; complex types keep conjugations.
         max_quadrature_degree: Upper limit for estimated quadrature degrees.
+
+        points: For integrals that get their points at run time: axes (point, direction).
+        weights: One for each point: on the reference cell or facet, or of an interface.
 
     Returns:
         Axes (dof,) * rank in the element's dof order; on interior facets the dofs of the first cell come first.
@@ -220,9 +224,9 @@ def _parts(rule: QuadratureRule, shape: tuple[int, ...]) -> Iterable[QuadratureR
 def _integrate(integrand: Any, sides: tuple[Cell, ...], data: Data, integral_type: str, weights: FloatArray) -> Array:
     with np.errstate(all="ignore"):
         values = Evaluator(sides, data).integrand(integrand)
-    if integral_type == "cell":
+    if integral_type in ("cell", "cutcell"):
         weights = weights * np.abs(sides[0].jet("det_jacobian", 0).value)
-    elif integral_type != "vertex":
+    elif "facet" in integral_type:
         weights = weights * sides[0].jet("det_facet_jacobian", 0).value
     values = np.broadcast_to(values, (len(weights), *values.shape[1:]))
     return np.asarray(np.einsum("p,p...->...", weights, values))

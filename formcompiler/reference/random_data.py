@@ -10,6 +10,7 @@ import numpy as np
 from formcompiler.elements import cells
 from formcompiler.elements.cells import FloatArray
 from formcompiler.elements.tables import tabulate_component
+from formcompiler.frontend.integrals import IN_CELLS
 from formcompiler.reference.jets import Array
 
 RANGES = ((0.3, 1.2), (-1.0, 1.0), (0.0, 0.1), (1.5, 2.5))
@@ -56,7 +57,7 @@ def random_entity(element: Any, integral_type: str, rng: np.random.Generator, fa
         facet_cell: Kind of the facet, for cells with facets of several kinds.
     """
     name = element.cell_type.name
-    if integral_type == "cell":
+    if integral_type in IN_CELLS:
         return Entity(random_cell(element, rng))
     if integral_type == "vertex":
         return Entity(random_cell(element, rng), int(rng.integers(len(cells.vertices(name)))))

@@ -70,7 +70,7 @@ def integral_rule(
     """
     metadata = integral.metadata()
     scheme = metadata.get("quadrature_rule") or "default"
-    if scheme == RUNTIME:
+    if scheme == RUNTIME or integral.integral_type() in ("cutcell", "interface"):
         if given is None:
             raise UnsupportedFormError(f"quadrature_rule '{RUNTIME}' needs points and weights")
         return make_custom_quadrature(cell, *given)

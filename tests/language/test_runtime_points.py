@@ -239,3 +239,37 @@ def test_why_kernels_are_not_factorized_is_said():
     (found,) = formcompiler.compile_form(coefficient(mesh("hexahedron"), "Lagrange", 2) * dx).integrals
     assert not found.factorized
     assert "points are given at run time" in found.reason
+
+
+def test_measures_of_cut_cells_and_interfaces_equal_dense_assembly():
+    forms = {}
+    for name, domain in (("straight", mesh("triangle")), ("bent", mesh("quadrilateral"))):
+        (u, v), f = arguments(space(domain)), coefficient(domain, "Lagrange", 2)
+        n = ufl.grad(f) / ufl.sqrt(ufl.inner(ufl.grad(f), ufl.grad(f)))
+        X = ufl.classes.CellCoordinate(domain)
+        nitsche = u * v * ufl.dI - ufl.dot(ufl.grad(u), n) * v * ufl.dI(3)
+        forms[name] = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dC + nitsche + u * v * ufl.dx + f * u * v * dx
+        forms[f"{name} coordinates"] = X[0] * v * ufl.dI + X[1] * v * ufl.dC
+    agree(forms)
+
+
+def test_weights_of_interfaces_are_not_scaled():
+    k = ufl.Constant(mesh("triangle"))
+    compiled = formcompiler.compile_form(k * ufl.dC + k * ufl.dI)
+    nodes = 3 * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    rule = {"constants": {k: 1.0}, "points": [[0.2, 0.3]], "weights": [0.5]}
+    assert compiled.tabulate_tensor("interface", None, nodes, **rule) == pytest.approx(0.5)
+    assert compiled.tabulate_tensor("cutcell", None, nodes, **rule) == pytest.approx(0.5 * 9)
+    assert compiled.tabulate_tensor("cell", None, nodes, **rule) == 0
+
+
+def test_what_cut_cells_and_interfaces_cannot_have_is_refused():
+    domain = mesh("triangle")
+    f, x = coefficient(domain), ufl.SpatialCoordinate(domain)
+    refused(ufl.FacetNormal(domain)[0] * f * ufl.dI, r"inside of cells \(dI\).*the normal of a level set f is grad")
+    refused(ufl.FacetNormal(domain)[0] * f * ufl.dC, r"FacetNormal is defined on facets only, but .* cut cells \(dC\)")
+    refused(f("+") * ufl.dI, r"restriction .* stands in an integral over interfaces")
+    refused(f * ufl.dC(scheme="vertex"), "'vertex' stands in an integral over cut cells.*leave it out")
+    move = ufl.TestFunction(ufl.FunctionSpace(domain, domain.ufl_coordinate_element()))
+    refused(ufl.derivative(f * ufl.dI, x, move), "derivative with respect to the position")
+    refused(f * ufl.Measure("dO", domain), r"over parts of cells \(dC\) and interfaces")
