@@ -15,7 +15,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 
 from formcompiler.kernel.addresses import address_finder
-from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
 from formcompiler.loops import NestDependences, find_lane_loops
 from formcompiler.vectorize.blocks import LaneLoops, make_blocks
 from formcompiler.vectorize.cells import target_of
@@ -51,12 +51,16 @@ class Chooser:
         self._loops = nest.order.loops
         self._addresses = address_finder(kernel)
         self.is_possible = False
-        self._extents = {i: int(kernel.get_constant_iname_length(i)) for i in nest.inames}
+        self._extents = {i: iname_extent(kernel, i) for i in nest.inames}
 
     @cached_property
     def legal(self) -> dict[str, frozenset[str]]:
-        """Return the loops that carry no dependence, with the temporaries that each lane must have for itself."""
-        return {loop.iname: frozenset(loop.privatize) for loop in find_lane_loops(self._nest) if loop.is_legal}
+        """Return the loops that carry no dependence, with the temporaries that each lane must have for itself.
+
+        Loops whose numbers of trips are known at run time only do not fill lanes.
+        """
+        legal = [loop for loop in find_lane_loops(self._nest) if loop.is_legal and is_box(self._kernel, loop.iname)]
+        return {loop.iname: frozenset(loop.privatize) for loop in legal}
 
     def choose(self) -> tuple[Body, ...]:
         """Return what becomes lanes, at least cost."""
