@@ -26,6 +26,7 @@ from ufl import avg, div, dot, dS, ds, dx, grad, inner, jump
 import formcompiler
 from formcompiler.runtime.assembly import Operator
 from formcompiler.runtime.mesh import Mesh, box_mesh
+from formcompiler.runtime.placement import place_kernels
 from formcompiler.runtime.spaces import make_dofmap
 
 HEXAHEDRON = "hexahedron"
@@ -173,7 +174,7 @@ def choose_cells(form: str, degree: int, n_dofs: int) -> int:
 
 
 def count_flops(compiled: Any, mesh: Mesh) -> int:
-    """Return the operations of the kernels on all entities of a mesh."""
+    """Return the operations of the kernels for facets of all kinds on all entities of a mesh."""
     n = {"cell": mesh.n_cells}
     if any(handle.integral_type != "cell" for handle in compiled.kernels):
         n["interior_facet"], n["exterior_facet"] = len(mesh.interior_facets.cells), len(mesh.boundary_facets.cells)
@@ -204,7 +205,7 @@ def measure(name: str, geometry: str, degree: int, n_dofs: int, timer: Timer) ->
     dofmap = make_dofmap(action.form.arguments()[0].ufl_function_space().ufl_element(), mesh)
     setup = time.perf_counter()
     compiled = formcompiler.compile_form(action.form, vectorize="cells", geometry=GEOMETRIES[geometry])
-    kernels = compiled.kernels
+    kernels = place_kernels(compiled.kernels, mesh)
     built = time.perf_counter()
     coefficients = [dofmap] * len(action.form.coefficients())
     constants = action.constants(1.0 / n)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from formcompiler.codegen.library import library_source
 from formcompiler.elements import cells
 from formcompiler.errors import InternalCompilerError, InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
-from formcompiler.frontend.integrals import IN_CELLS, FormIntegral, SubdomainId
+from formcompiler.frontend.integrals import IN_CELLS, FacetPosition, FormIntegral, SubdomainId
 from formcompiler.kernel.accesses import find_entries
 from formcompiler.kernel.interface import n_facets, result_shape
-from formcompiler.kernels import Kernel
+from formcompiler.kernels import Kernel, can_be_placed, compile_placed_kernel
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.runtime.compiler import build_library
 
@@ -68,6 +68,10 @@ class IntegralInfo:
         return sum(self.n_points)
 
 
+Positions = tuple[tuple[int, int], ...]
+"""Position of one facet in the cell of each side: see `FacetPosition`."""
+
+
 @dataclass(frozen=True)
 class KernelHandle:
     """A kernel of the library, for an assembler.
@@ -85,6 +89,8 @@ class KernelHandle:
         coordinate_entries: Flat numbers of the coordinates, axes (side, node, direction), that the function reads;
             None if it may read any.
         is_runtime: Whether it needs points, axes (point, direction), and weights; others do not look at them.
+        positions: Positions (see `FacetPosition`) of the facets that it is for, one for each side; None for all.
+        compile_at: Compiles handles for facets of conforming meshes at each of some positions; None if that cannot be.
     """
 
     integral_type: str
@@ -95,6 +101,8 @@ class KernelHandle:
     lanes: int = 1
     coordinate_entries: tuple[int, ...] | None = None
     is_runtime: bool = False
+    positions: tuple[Positions, ...] | None = None
+    compile_at: Callable[[Sequence[Positions]], tuple[KernelHandle, ...]] | None = None
 
 
 class _Library:
@@ -342,19 +350,31 @@ class CompiledForm:
     @cached_property
     def kernels(self) -> tuple[KernelHandle, ...]:
         """Return the entries of the compiled library."""
-        return tuple(
-            KernelHandle(
-                k.integral.integral_type,
-                k.integral.subdomain_ids,
-                self._library.address(k),
-                tuple(c.position for c in k.integral.coefficients),
-                tuple(c.position for c in k.integral.constants),
-                k.method.lanes,
-                _coordinate_entries(k),
-                k.integral.is_runtime,
-            )
-            for k in self.kernel_objects
+        return tuple(self._handle(k, self._library) for k in self.kernel_objects)
+
+    def _handle(self, kernel: Kernel, library: _Library) -> KernelHandle:
+        integral = kernel.integral
+        return KernelHandle(
+            integral.integral_type,
+            integral.subdomain_ids,
+            library.address(kernel),
+            tuple(c.position for c in integral.coefficients),
+            tuple(c.position for c in integral.constants),
+            kernel.method.lanes,
+            _coordinate_entries(kernel),
+            integral.is_runtime,
+            (integral.positions,) if integral.positions else None,
+            partial(self._compile_at, kernel) if can_be_placed(kernel, self.options) else None,
         )
+
+    def _compile_at(self, kernel: Kernel, wanted: Sequence[Positions]) -> tuple[KernelHandle, ...]:
+        """Return handles for facets at some positions; there is none where the integrand vanishes."""
+        names = [f"{kernel.method.name}_{'_'.join(str(n) for p in positions for n in p)}" for positions in wanted]
+        places = [[FacetPosition(*position) for position in positions] for positions in wanted]
+        placed = [compile_placed_kernel(kernel, p, n, self.options) for p, n in zip(places, names, strict=True)]
+        kept = [k for k in placed if k is not None]
+        library = _Library(kept, self.options)
+        return tuple(self._handle(k, library) for k in kept)
 
     def tabulate_tensor(
         self,

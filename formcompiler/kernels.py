@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import loopy as lp
 
 from formcompiler.codegen.method import MethodCode, emit_method
 from formcompiler.elements.cells import TENSOR_CELLS
-from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.frontend.facet_positions import at_positions
+from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.options import REAL_TYPE, Options
@@ -74,6 +75,24 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
+
+
+def can_be_placed(kernel: Kernel, options: Options) -> bool:
+    """Return whether there are kernels of an integral for facets in one position: `compile_placed_kernel`."""
+    is_over_facets = kernel.integral.integral_type in ("exterior_facet", "interior_facet")
+    return is_over_facets and kernel.factorized and options.scalar_type.startswith("float")
+
+
+def compile_placed_kernel(
+    kernel: Kernel, positions: Sequence[FacetPosition], name: str, options: Options
+) -> Kernel | None:
+    """Return a kernel for facets that all lie in the same place, one position for each side; None if it vanishes.
+
+    It works on conforming meshes only, since it takes the tangents of a facet from one of its cells.
+    """
+    with stage("place"):
+        integral = at_positions(kernel.integral, positions)
+    return compile_kernel(integral, name, options) if integral.integrands else None
 
 
 def _reason_against_factorization(integral: FormIntegral, options: Options) -> str:

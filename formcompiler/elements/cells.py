@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import basix
@@ -95,6 +96,39 @@ def permute_facet_points(facet_cell: str, permutation: int, points: FloatArray) 
         second = 1 - result[:, 0] - (result[:, 1] if facet_cell == "triangle" else 0)
         result = np.stack([result[:, 1], second], axis=1)
     return result[:, ::-1].copy() if reflections and facet_cell != "vertex" else result
+
+
+@dataclass(frozen=True)
+class FacetFrame:
+    """How the directions of a product of intervals lie to one of its facets.
+
+    Attributes:
+        normal: Direction in which the facet lies at one end.
+        end: Which end: 0 or 1.
+        tangential: Direction of the cell along each direction of the reference facet.
+        reflected: Whether these directions run against each other.
+    """
+
+    normal: int
+    end: int
+    tangential: tuple[int, ...]
+    reflected: tuple[bool, ...]
+
+
+@cache
+def facet_frame(cell: str, facet: int, permutation: int) -> FacetFrame:
+    """Return the frame of a facet of a tensor cell that sees the points of the facet with a facet permutation.
+
+    Read off the images of the facet's corners.
+    """
+    dim = TENSOR_CELLS[cell]
+    corners = np.vstack([np.zeros(dim - 1), np.eye(dim - 1)])
+    images = map_to_facet(cell, facet, permute_facet_points(facet_cells(cell)[0], permutation, corners))
+    steps = images[1:] - images[0]
+    directions = tuple(int(np.flatnonzero(np.abs(step) > 0.5)[0]) for step in steps)
+    (normal,) = set(range(dim)) - set(directions)
+    reflected = tuple(bool(step[d] < 0) for step, d in zip(steps, directions, strict=True))
+    return FacetFrame(normal, round(float(images[0, normal])), directions, reflected)
 
 
 GEOMETRIES = ("general", "affine", "axis_parallel")

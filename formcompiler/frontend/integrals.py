@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from formcompiler.elements import cells
 from formcompiler.elements.quadrature import QuadratureRule
@@ -92,6 +92,13 @@ class Average:
     integrand: Integrand
 
 
+class FacetPosition(NamedTuple):
+    """Where a facet lies in a cell: its local number, and how the cell sees its points."""
+
+    facet: int
+    permutation: int
+
+
 @dataclass(frozen=True)
 class FormIntegral:
     """One integral type on one set of subdomains: what one kernel computes.
@@ -109,6 +116,7 @@ class FormIntegral:
         averages: Means and measures that the integrands contain.
         facet_cell: Kind of facet that the kernel is for; "" where all facets of the cell are of one kind.
         n_components: Number of components of the result per point; 1 unless this is an expression.
+        positions: Where the facet lies in each cell, if the kernel is for one such case; () if it is for all.
     """
 
     integral_type: IntegralType
@@ -123,6 +131,7 @@ class FormIntegral:
     averages: tuple[Average, ...] = ()
     facet_cell: str = ""
     n_components: int = 1
+    positions: tuple[FacetPosition, ...] = ()
 
     @property
     def facet(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -55,6 +56,23 @@ def load_engine() -> ctypes.CDLL:
     for function in (library.fc_assemble_number, library.fc_assemble_vector, library.fc_assemble_matrix):
         function.restype = ctypes.c_int64
     return library
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """What one kernel reads besides vectors, as the engine is given it: the same in every assembly.
+
+    Attributes:
+        indices: Dofs of the kernel's coefficients; they own what the structures point to.
+        structures: The same for the engine.
+        constants: Addresses of the constants.
+        arguments: Dofs of the arguments of a bilinear form.
+    """
+
+    indices: tuple[Indices, ...]
+    structures: ctypes.Array[Any]
+    constants: ctypes.Array[Any]
+    arguments: ctypes.Array[Any]
 
 
 class Operator:
@@ -116,8 +134,8 @@ class Operator:
         """Return the integral of a form without arguments; ``vectors`` are the dofs of each coefficient."""
         result = ctypes.c_double(0.0)
         self._check_rank(0)
-        for task in self._tasks:
-            loop, _keep = self._make_loop(task, vectors)
+        for number, task in enumerate(self._tasks):
+            loop, _keep = self._make_loop(number, vectors)
             _check_lanes(load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result)), task)
         return result.value
 
@@ -132,8 +150,8 @@ class Operator:
             raise InternalCompilerError(f"the result needs a contiguous array of {shape[0]} float64 numbers")
         for begin, end in self._own[1]:
             out[begin:end] = 0.0
-        for task, target in zip(self._tasks, self._targets, strict=True):
-            loop, _keep = self._make_loop(task, vectors)
+        for number, (task, target) in enumerate(zip(self._tasks, self._targets, strict=True)):
+            loop, _keep = self._make_loop(number, vectors)
             loop.target = target.structure()
             _check_lanes(load_engine().fc_assemble_vector(ctypes.byref(loop), pointer(out)), task)
         return out
@@ -152,8 +170,8 @@ class Operator:
         rows, cols = (np.zeros(dofmap.n_dofs, dtype=np.uint8) for dofmap in self.arguments)
         fixed = np.asarray(constrained, dtype=np.int64)
         rows[fixed] = cols[fixed] = 1
-        for task in self._tasks:
-            loop, _keep = self._make_loop(task, vectors)
+        for number, task in enumerate(self._tasks):
+            loop, _keep = self._make_loop(number, vectors)
             tables = [pointer(table) for table in (starts, columns, values, rows, cols)]
             n_lost = load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables)
             _check_lanes(n_lost, task)
@@ -186,27 +204,34 @@ class Operator:
         if len(self.arguments) != rank:
             raise InternalCompilerError(f"a form with {len(self.arguments)} arguments is assembled as one with {rank}")
 
-    def _make_loop(self, task: Task, vectors: Sequence[FloatArray]) -> tuple[_Loop, list[Any]]:
+    @cached_property
+    def _inputs(self) -> list[_Inputs]:
+        """Return what each kernel reads besides vectors."""
+        return [self._find_inputs(task) for task in self._tasks]
+
+    def _find_inputs(self, task: Task) -> _Inputs:
+        coefficients = [self.coefficients[k] for k in task.kernel.coefficients]
+        indices = [task.indices(dofmap.cell_dofs, dofmap.groups) for dofmap in coefficients]
+        tables = [task.table(dofmap.cell_dofs) for dofmap in self.arguments] if len(self.arguments) == 2 else []
+        constants = [self.constants[k] for k in task.kernel.constants]
+        return _Inputs(
+            tuple(indices),
+            (IndicesStructure * len(indices))(*(one.structure() for one in indices)),
+            (ctypes.c_void_p * len(constants))(*map(pointer, constants)),
+            (Table * len(tables))(*map(make_table, tables)),
+        )
+
+    def _make_loop(self, number: int, vectors: Sequence[FloatArray]) -> tuple[_Loop, list[Any]]:
         """Return the loop's description, and what must stay alive as long as it is used."""
+        task, inputs = self._tasks[number], self._inputs[number]
         kernel = task.kernel
         own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in kernel.coefficients]
-        constants = [self.constants[k] for k in kernel.constants]
         for k, vector in zip(kernel.coefficients, own, strict=True):
             if vector.shape != (self.coefficients[k].n_dofs,):
                 raise InternalCompilerError(
                     f"coefficient {k} has {vector.shape} dofs, not {self.coefficients[k].n_dofs}"
                 )
-        indices = [
-            task.indices(self.coefficients[k].cell_dofs, self.coefficients[k].groups) for k in kernel.coefficients
-        ]
-        tables = [task.table(dofmap.cell_dofs) for dofmap in self.arguments] if len(self.arguments) == 2 else []
-        arrays: list[ctypes.Array[Any]] = [
-            (ctypes.c_void_p * len(own))(*map(pointer, own)),
-            (IndicesStructure * len(own))(*(one.structure() for one in indices)),
-            (ctypes.c_void_p * len(constants))(*map(pointer, constants)),
-            (Table * len(tables))(*map(make_table, tables)),
-        ]
-        pointers = [ctypes.cast(array, ctypes.c_void_p) for array in arrays]
+        addresses = (ctypes.c_void_p * len(own))(*map(pointer, own))
         loop = _Loop(
             kernel=kernel.address,
             n_lanes=kernel.lanes,
@@ -218,13 +243,13 @@ class Operator:
             points=pointer(self.mesh.points),
             coordinates=task.coordinates.structure(),
             n_coefficients=len(own),
-            vectors=pointers[0],
-            coefficients=pointers[1],
-            constants=pointers[2],
+            vectors=ctypes.cast(addresses, ctypes.c_void_p),
+            coefficients=ctypes.cast(inputs.structures, ctypes.c_void_p),
+            constants=ctypes.cast(inputs.constants, ctypes.c_void_p),
             rank=len(self.arguments),
-            arguments=pointers[3],
+            arguments=ctypes.cast(inputs.arguments, ctypes.c_void_p),
         )
-        return loop, [own, indices, arrays]
+        return loop, [own, addresses]
 
 
 def _check_lanes(status: int, task: Task) -> None:

@@ -14,6 +14,9 @@ from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.mesh import ByteArray, IntArray, Mesh
 from formcompiler.runtime.runs import Groups, cut_runs, find_runs
 
+Positions = tuple[tuple[int, int], ...]
+"""Facet number and facet permutation on each side."""
+
 SubdomainId = int | Literal["otherwise"]
 
 
@@ -52,6 +55,10 @@ class KernelHandle(Protocol):
     def is_runtime(self) -> bool:
         """Tell whether it needs points and weights."""
 
+    @property
+    def positions(self) -> tuple[Positions, ...] | None:
+        """Return the positions of the facets that it is for; None for all."""
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -60,6 +67,25 @@ class Entities:
     cells: IntArray
     facets: IntArray
     permutations: ByteArray
+
+    def at(self, positions: Iterable[Positions] | None) -> Entities:
+        """Return the facets at certain positions; all if they do not matter."""
+        if positions is None:
+            return self
+        wanted = np.array([[number for position in one for number in position] for one in positions])
+        keys = np.stack([self.facets, self.permutations], axis=2).reshape(len(self.cells), -1)
+        chosen = np.zeros(len(keys), dtype=bool)
+        for key in wanted:
+            chosen |= (keys == key).all(axis=1)
+        return Entities(self.cells[chosen], self.facets[chosen], self.permutations[chosen])
+
+    def count_positions(self) -> dict[Positions, int]:
+        """Return how many facets there are at each position."""
+        if not len(self.cells):
+            return {}
+        keys, counts = np.unique(np.stack([self.facets, self.permutations], axis=2), axis=0, return_counts=True)
+        found = (tuple((facet, permutation) for facet, permutation in key) for key in keys.tolist())
+        return dict(zip(found, counts.tolist(), strict=True))
 
 
 def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[SubdomainId]) -> Entities:
@@ -154,7 +180,7 @@ class Task:
                 "the embedded engine has no points and weights for an integral with quadrature_rule 'runtime'"
             )
         self.kernel = kernel
-        self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids)
+        self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids).at(kernel.positions)
         batches = make_batches(self.entities, kernel.lanes)
         self.counts = (batches >= 0).sum(axis=1, dtype=np.int32)
         padded = np.where(batches < 0, batches[:, :1], batches)

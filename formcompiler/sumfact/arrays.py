@@ -17,6 +17,7 @@ from formcompiler.sumfact.frames import Frame, FrameAccess
 from formcompiler.sumfact.lines import LineMatrix
 
 _NOISE = 1e-13
+_ROUNDING = 4e-15
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,12 @@ class LineTables:
             side: Cell whose flag chooses among tables.
             transposed: Whether the matrix goes from points to dofs (to points, if collocated).
         """
-        points = self._access.frame.roles[role].points
-        fixed = len(points) == 1 or self.is_mirrored(role)
+        points = self.points(role, side)
+        fixed = len(points) == 1 or self.is_mirrored(role, side)
         if isinstance(table, Collocated):
             values = np.linalg.matrix_power(differentiation_matrix(points[0]), table.order)
         else:
-            values = factor.tabulate(table, points[0])
+            values = without_noise(factor.tabulate(table, points[0]))
 
         def entry(row: int, column: int) -> Expression:
             assert not isinstance(table, Collocated)
@@ -109,24 +110,28 @@ class LineTables:
 
         return LineMatrix(values.T if transposed else values, entry, fixed)
 
-    def is_constant(self, role: int, factor: TensorFactor, order: int) -> bool:
+    def points(self, role: int, side: int) -> FloatArray:
+        """Return the 1D points of a role, axes (flag, point)."""
+        return self._access.frame.sides[side].roles[role].points
+
+    def is_constant(self, role: int, factor: TensorFactor, order: int, side: int) -> bool:
         """Return whether a derivative of all basis functions is the same at all points of all cells."""
-        points = self._access.frame.roles[role].points
+        points = self.points(role, side)
         values = factor.tabulate(order, points[0])
         return self._access.frame.selectors is None and bool(np.abs(values - values[0]).max(initial=0.0) < _NOISE)
 
-    def is_mirrored(self, role: int) -> bool:
+    def is_mirrored(self, role: int, side: int) -> bool:
         """Return whether the second flag stands for the points of the first in reverse."""
-        points = self._access.frame.roles[role].points
+        points = self.points(role, side)
         return len(points) == 2 and bool(np.allclose(points[1], points[0][::-1], atol=_NOISE, rtol=0))
 
     def point(self, role: int, side: int, number: int) -> Expression:
         """Return the index of a point, counted as the cell of one side sees them."""
-        if not self.is_mirrored(role):
+        if not self.is_mirrored(role, side):
             return number
         if (role, side) not in self._walks:
             reflected: Any = self._access.flag(role, side)
-            n = self._access.frame.roles[role].n_points
+            n = self._access.frame.n_points[role]
             first, step = (prim.Variable(self._builder.temporary(w, (), "int32")) for w in ("first", "step"))
             self._builder.assign(first, prim.Product((n - 1, reflected)))
             self._builder.assign(step, prim.Sum((1, prim.Product((-2, reflected)))))
@@ -153,15 +158,17 @@ class LineTables:
             point: Index of the point along the role.
             dofs: Index of the 1D basis function for each argument.
         """
-        points = self._access.frame.roles[role].points
         cells = sorted(set(sides))
-        shape = (len(points),) * len(cells)
+        points = [self.points(role, side) for side in sides]
+        shape = tuple(len(self.points(role, side)) for side in cells)
         values = np.stack(
             [
-                self._product(factors, derivatives, [points[flags[cells.index(s)]] for s in sides])
+                self._product(
+                    factors, derivatives, [x[flags[cells.index(s)]] for x, s in zip(points, sides, strict=True)]
+                )
                 for flags in np.ndindex(*shape)
             ]
-        ).reshape(*shape, points.shape[1], *(f.n for f in factors))
+        ).reshape(*shape, points[0].shape[1], *(f.n for f in factors))
         index = [self._access.flag(role, side) for side in cells]
         position = [*(0 if i is None else i for i in index), point, *dofs]
         kept = [axis for axis, extent in enumerate(values.shape) if extent > 1]
@@ -177,6 +184,14 @@ class LineTables:
         if len(tables) == 1:
             return tables[0]
         return np.einsum("qi,qj->qij", *tables)
+
+
+def without_noise(values: FloatArray) -> FloatArray:
+    """Return a table whose entries within rounding of -1, 0 and 1 are these: basis functions at the ends, mostly."""
+    nearest = np.round(values)
+    noise = _ROUNDING * max(1.0, float(np.abs(values).max(initial=0.0)))
+    is_near = (np.abs(nearest) <= 1) & (np.abs(values - nearest) <= noise)
+    return np.where(is_near, nearest + 0.0, values)
 
 
 def differentiation_matrix(points: FloatArray) -> FloatArray:
@@ -232,13 +247,13 @@ class LineSpace:
             not self.transposed
             and not isinstance(table, Collocated)
             and self._is_short(role)
-            and self.tables.is_constant(role, self.factor, table)
+            and self.tables.is_constant(role, self.factor, table, self.side)
         )
 
     def collocates(self, role: int, order: int) -> bool:
         """Return whether a derivative may be taken of values at the points: the points determine the polynomials."""
-        n = self.frame.roles[role].n_points
-        known = self.frame.roles[role].n_flags == 1 or self.tables.is_mirrored(role)
+        n = self.frame.n_points[role]
+        known = len(self.tables.points(role, self.side)) == 1 or self.tables.is_mirrored(role, self.side)
         return self._is_short(role) and known and n >= max(2, self.factor.n) and not self.is_constant(role, order)
 
     def entry(
@@ -249,4 +264,4 @@ class LineSpace:
         return self.tables.entry(role, [self.factor], [table], [self.side], point[0], dof)
 
     def _is_short(self, role: int) -> bool:
-        return self.frame.roles[role].n_points * self.factor.n <= MAX_LINE_PRODUCTS
+        return self.frame.n_points[role] * self.factor.n <= MAX_LINE_PRODUCTS

@@ -60,7 +60,7 @@ class _IntegrandWriter:
         self._integral = integral
         self._integrand = integrand
         self._geometry_type = geometry_type
-        self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule)
+        self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule, integral.positions)
 
     def write(self) -> None:
         """Write evaluation, the point loop and integration."""

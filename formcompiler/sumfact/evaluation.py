@@ -13,7 +13,7 @@ from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
 from formcompiler.sumfact.contraction import Key, plan_cheapest
-from formcompiler.sumfact.frames import FrameAccess, gather_table, permuted_counts
+from formcompiler.sumfact.frames import FrameAccess
 from formcompiler.sumfact.stages import Index, Layout, Place, StageContext, count_line_operations, write_stages
 from formcompiler.terminals import Terminal
 
@@ -40,7 +40,7 @@ class PointArrays:
         self._tables = tables
         self._pool = pool
         self._types = {"coefficient": "scalar", "coordinate": geometry_type}
-        self._dim = len(access.frame.roles)
+        self._dim = access.frame.dim
         groups: dict[_Source, list[Terminal]] = {}
         for terminal in integrand.terminals.values():
             if terminal.kind in self._types:
@@ -71,11 +71,11 @@ class PointArrays:
 
     def _evaluate(self, components: list[tuple[_Source, list[Terminal]]]) -> None:
         """Write the contractions of components that are contracted alike."""
-        frame = self._access.frame
+        cells = self._access.frame.sides[components[0][0][3]]
         counts = sorted({t.derivatives or (0,) * self._dim for t in components[0][1]})
-        permuted = [permuted_counts(c, frame) for c in counts]
+        permuted = [cells.permute(c) for c in counts]
         keys = sorted({key for roles in permuted for key in roles})
-        slots = np.array([[keys.index(roles[n]) for roles in permuted] for n in range(len(frame.orders))])
+        slots = np.array([[keys.index(roles[n]) for roles in permuted] for n in range(len(cells.orders))])
         static = bool((slots == slots[0]).all())
         contexts = self._contract([source for source, _ in components], keys, static=static)
         for (source, terminals), (context, values) in zip(components, contexts, strict=True):
@@ -154,7 +154,7 @@ class PointArrays:
         _, _, component, side = source
         _, offset, stride = component_layout(element, component)
         order = self._access.order(side)
-        stored = gather_table(factor.permutation, self._access.frame)
+        stored = self._access.frame.sides[side].gather(factor.permutation)
         table = self._builder.table("gather", stored if len(stored) > 1 else stored[0])
 
         def place(index: Index) -> Expression:

@@ -15,7 +15,7 @@ from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
 from formcompiler.sumfact.contraction import Key, Stage, plan_cheapest_integration, plan_integration
-from formcompiler.sumfact.frames import FrameAccess, gather_table, permuted_counts
+from formcompiler.sumfact.frames import FrameAccess
 from formcompiler.sumfact.stages import Index, Layout, StageContext, count_line_operations, write_stages
 from formcompiler.terminals import Terminal
 
@@ -74,7 +74,7 @@ class ArgumentIntegrals:
         self._access = access
         self._tables = tables
         self._pool = pool
-        self._dim = len(access.frame.roles)
+        self._dim = access.frame.dim
         grouped: dict[Any, _Group] = {}
         for term in terms:
             blocks = tuple(self._block(a) for a in term.arguments)
@@ -95,7 +95,8 @@ class ArgumentIntegrals:
         """Find all keys that the terms can have in any order of directions, and where each term is stored."""
         frame = self._access.frame
         sides = sorted({block.side for block in group.blocks})
-        orders = list(product(range(len(frame.orders)), repeat=len(sides)))
+        shape = tuple(len(frame.sides[side].orders) for side in sides)
+        orders = list(product(*map(range, shape)))
         by_term = [[self._key(group, term, sides, order) for order in orders] for term in group.terms]
         group.keys = sorted({key for keys in by_term for key in keys})
         table = np.array([[group.keys.index(key) for key in keys] for keys in by_term])
@@ -104,7 +105,7 @@ class ArgumentIntegrals:
         else:
             group.arrays = [make_array(self._builder, "factors", (len(group.keys), *frame.n_points))]
         for numbers in table:
-            group.slots.append(self._slot(numbers.reshape((len(frame.orders),) * len(sides)), sides))
+            group.slots.append(self._slot(numbers.reshape(shape), sides))
         if len(group.keys) > len(group.terms):
             self._clear(group)
 
@@ -112,7 +113,7 @@ class ArgumentIntegrals:
         """Return for each role the derivative of each argument."""
         counts = []
         for block, argument in zip(group.blocks, term.arguments, strict=True):
-            roles = permuted_counts(argument.derivatives or (0,) * self._dim, self._access.frame)
+            roles = self._access.frame.sides[block.side].permute(argument.derivatives or (0,) * self._dim)
             counts.append(roles[orders[sides.index(block.side)]])
         return counts[0] if len(counts) == 1 else tuple(zip(*counts, strict=True))
 
@@ -192,7 +193,7 @@ class ArgumentIntegrals:
 
     def _row(self, block: _Block, index: Sequence[Expression]) -> Expression:
         """Return the row or column of the result for one multi-index per role."""
-        stored = gather_table(block.factor.permutation, self._access.frame)
+        stored = self._access.frame.sides[block.side].gather(block.factor.permutation)
         if stored.shape[1] == 1:
             return block.start + block.stride * int(stored[0, 0])
         n = block.factor.n

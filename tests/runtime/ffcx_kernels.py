@@ -26,6 +26,8 @@ class Handle:
     lanes: int = 1
     coordinate_entries: tuple | None = None
     is_runtime: bool = False
+    positions: tuple | None = None
+    compile_at: None = None
 
 
 @dataclass(frozen=True)
