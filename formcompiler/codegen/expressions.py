@@ -74,6 +74,11 @@ class ExpressionWriter:
         """Write arrays under other names."""
         self._renamed = names
 
+    def declare(self, name: str) -> None:
+        """Take a name with a lane as its only index for a vector."""
+        if self._vectors is not None:
+            self._vectors.registers.add(name)
+
     def vector(self, expression: Expression, lane: str) -> str:
         """Return the text of an expression as a vector with these lanes."""
         if self.is_vector(expression):
@@ -119,6 +124,8 @@ class ExpressionWriter:
         lane = self.lane_of(subscript)
         if self._vectors is None or not lane:
             return self.element(name, self._addresses.element(name, index), scalar=not index)
+        if name in self._vectors.registers:
+            return name
         if name in self._vectors.wide:
             return self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
         places = self._addresses.of_lanes(subscript, lane, self._vectors.extents[lane])
@@ -247,6 +254,7 @@ class _CallSplitter(IdentityMapper[[]]):
             return prim.Call(expr.function, parameters)
         value = self._namer.unique(f"{name}_value")
         self.calls.append((value, name, parameters))
+        self._writer.declare(value)
         return prim.Variable(value)[prim.Variable(self._writer.lane_of(expr))]
 
 
