@@ -38,6 +38,7 @@ class IntegralInfo:
         factorized: Whether the kernel is sum-factorized.
         reason: Why it is not.
         flops: Floating-point operations of one call.
+        symmetric: Whether the matrices are symmetric by their form, so that the kernel computes one triangle.
     """
 
     integral_type: str
@@ -47,6 +48,7 @@ class IntegralInfo:
     factorized: bool
     reason: str
     flops: int
+    symmetric: bool = False
 
     @property
     def type(self) -> str:
@@ -196,6 +198,7 @@ class CompiledForm:
                 k.factorized,
                 k.reason,
                 k.operations,
+                k.symmetric,
             )
             for k in kernels
         )

@@ -269,7 +269,7 @@ class Scalarizer:
         if value is not None:
             exact = complex(value)
             return self._graph.number({"conj": exact.conjugate(), "real": exact.real, "imag": exact.imag}[name])
-        if not self._complex:
+        if not self._complex or self._graph.is_real(node):
             return self._graph.zero if name == "imag" else node
         return self._graph.call(name, node)
 
