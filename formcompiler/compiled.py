@@ -320,10 +320,13 @@ class CompiledExpression:
         local_facet: Any = None,
         facet_permutation: Any = None,
     ) -> npt.NDArray[Any]:
-        """Return the values, axes (point, component, dof of each argument); data as in `CompiledForm`."""
+        """Return the values, axes (point, component, dof of each argument); data as in `CompiledForm`.
+
+        Coordinates that the values do not depend on are not looked at, and may be None.
+        """
         result = np.zeros(result_shape(self.kernel.integral, "full"), dtype=self.options.scalar_type)
-        inputs = self._reader.read(
-            self.kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
-        )
+        integral = self.kernel.integral
+        nodes = np.zeros(integral.coordinate_element.dim) if _coordinate_entries(self.kernel) == () else coordinates
+        inputs = self._reader.read(integral, nodes, coefficients, constants, local_facet, facet_permutation)
         self._library.call(self.kernel, result, inputs)
         return result
