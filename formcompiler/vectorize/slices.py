@@ -22,6 +22,7 @@ elements that do not follow one another costs as much as all of them (`formcompi
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import loopy as lp
@@ -32,6 +33,8 @@ from formcompiler.vectorize.blocks import make_blocks
 from formcompiler.vectorize.choose import Chooser
 from formcompiler.vectorize.strip import Stripper
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class SliceLanes:
@@ -39,9 +42,11 @@ class SliceLanes:
 
     Attributes:
         lanes: Number of lanes W.
+        strict: Whether a kernel none of whose loops can have lanes is an error; otherwise it stays as it is.
     """
 
     lanes: int
+    strict: bool = True
 
     def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
         """Return the kernel with lanes.
@@ -59,7 +64,7 @@ class SliceLanes:
                 extents = tuple(int(kernel.get_constant_iname_length(i)) for i in body.choice.inames)
                 stripper.strip(body, make_blocks(extents, self.lanes))
             is_possible |= chooser.is_possible
-        if not is_possible:
+        if not is_possible and self.strict:
             raise VectorizationError(
                 f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(nests)}"
             )
