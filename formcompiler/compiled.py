@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,8 +16,9 @@ from formcompiler.elements import cells
 from formcompiler.errors import InternalCompilerError, InvalidOptionError
 from formcompiler.frontend.analysis import AnalysedForm
 from formcompiler.frontend.integrals import IN_CELLS, FacetPosition, FormIntegral, SubdomainId
+from formcompiler.inputs import InputReader, Inputs
 from formcompiler.kernel.accesses import find_entries
-from formcompiler.kernel.interface import n_facets, result_shape
+from formcompiler.kernel.interface import result_shape
 from formcompiler.kernels import Kernel, can_be_placed, compile_placed_kernel
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.runtime.compiler import build_library
@@ -37,6 +38,7 @@ class IntegralInfo:
         factorized: Whether the kernel is sum-factorized.
         reason: Why it is not.
         flops: Floating-point operations of one call.
+        symmetric: Whether the matrices are symmetric by their form, so that the kernel computes one triangle.
     """
 
     integral_type: str
@@ -46,6 +48,7 @@ class IntegralInfo:
     factorized: bool
     reason: str
     flops: int
+    symmetric: bool = False
 
     @property
     def type(self) -> str:
@@ -121,7 +124,7 @@ class _Library:
         function = self._handle[f"call_{kernel.method.name}"]
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
-    def call(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
+    def call(self, kernel: Kernel, result: npt.NDArray[Any], inputs: Inputs) -> None:
         """Add the kernel's tensor to the result; a kernel of several cells computes the same cell in all lanes."""
         lanes = kernel.method.lanes
         if lanes > 1:
@@ -133,7 +136,7 @@ class _Library:
         else:
             self._call_entry(kernel, result, inputs)
 
-    def _call_entry(self, kernel: Kernel, result: npt.NDArray[Any], inputs: _Inputs) -> None:
+    def _call_entry(self, kernel: Kernel, result: npt.NDArray[Any], inputs: Inputs) -> None:
         pointer = ctypes.c_void_p
         prototype = ctypes.CFUNCTYPE(None, *[pointer] * 6, ctypes.c_int, pointer, pointer)
         w, c = (_pointers(arrays) for arrays in (inputs.coefficients, inputs.constants))
@@ -152,149 +155,6 @@ class _Library:
 
 def _pointers(arrays: Sequence[npt.NDArray[Any]]) -> Any:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
-
-
-@dataclass(frozen=True, eq=False)
-class _Inputs:
-    """Checked arrays of one kernel call."""
-
-    coefficients: list[npt.NDArray[Any]]
-    constants: list[npt.NDArray[Any]]
-    coordinates: npt.NDArray[Any]
-    facets: npt.NDArray[np.int32]
-    permutations: npt.NDArray[np.uint8]
-    points: npt.NDArray[Any]
-    weights: npt.NDArray[Any]
-
-    def replicate(self, lanes: int) -> _Inputs:
-        """Return the inputs of a batch of equal cells."""
-        return replace(
-            self,
-            coefficients=[np.repeat(w, lanes) for w in self.coefficients],
-            coordinates=np.repeat(self.coordinates, lanes),
-        )
-
-
-class _InputReader:
-    """Turns the user's data into the arrays of a kernel; every wrong shape is named."""
-
-    def __init__(self, coefficients: Sequence[Any], constants: Sequence[Any], options: Options) -> None:
-        self._coefficients = coefficients
-        self._constants = constants
-        self._scalar = np.dtype(options.scalar_type)
-        self._geometry = np.dtype(REAL_TYPE[options.scalar_type])
-        self._kind = options.geometry
-
-    def read(
-        self,
-        integral: FormIntegral,
-        coordinates: Any,
-        coefficients: Mapping[Any, Any] | None,
-        constants: Mapping[Any, Any] | None,
-        facet: Any,
-        permutation: Any,
-        rule: tuple[Any, Any] = (None, None),
-    ) -> _Inputs:
-        """Return the inputs of one kernel."""
-        sides = integral.n_sides
-        n_nodes = integral.coordinate_element.dim // integral.gdim
-        w = [
-            self._values("coefficient", c.name, self._coefficients[c.position], coefficients, sides * c.element.dim)
-            for c in integral.coefficients
-        ]
-        k = [
-            self._values("constant", c.name, self._constants[c.position], constants, int(np.prod(c.shape)))
-            for c in integral.constants
-        ]
-        count = n_facets(integral)
-        nodes = _array("coordinates", coordinates, self._geometry, sides * n_nodes * integral.gdim)
-        check_geometry(integral.cell, nodes.reshape(sides, n_nodes, integral.gdim), self._kind)
-        return _Inputs(
-            w,
-            k,
-            nodes,
-            _entities(integral, "local_facet", facet, count),
-            _entities(integral, "facet_permutation", [0] * count if permutation is None else permutation, count),
-            *self._points(integral, *rule),
-        )
-
-    def _points(self, integral: FormIntegral, points: Any, weights: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return the points and weights of a kernel that gets them at run time."""
-        if not integral.is_runtime:
-            return np.zeros((0, 0), self._geometry), np.zeros(0, self._geometry)
-        rule = integral.integrands[0].rule
-        if points is None or weights is None:
-            raise InvalidOptionError(
-                f"the integral has quadrature_rule 'runtime': pass points, of shape (n, {rule.points.shape[1]}), in "
-                f"reference coordinates of the {rule.cell}, and weights, of shape (n,)"
-            )
-        return runtime_rule(rule.cell, points, weights, self._geometry)
-
-    def _values(self, kind: str, name: str, key: Any, data: Mapping[Any, Any] | None, size: int) -> npt.NDArray[Any]:
-        if data is None or key not in data:
-            raise InvalidOptionError(
-                f"tabulate_tensor needs a value for the {kind} {key} ('{name}'): pass {kind}s={{...: values}}"
-            )
-        return _array(f"values of the {kind} {key} ('{name}')", data[key], self._scalar, size)
-
-
-def runtime_rule(cell: str, points: Any, weights: Any, dtype: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return checked points, axes (point, direction), and weights, axes (point,), for a reference cell.
-
-    Raises:
-        InvalidOptionError: if their shapes do not fit the cell and one another.
-    """
-    where, shares = np.ascontiguousarray(points, dtype=dtype), np.ascontiguousarray(weights, dtype=dtype)
-    dim = cells.dimension(cell)
-    if where.ndim != 2 or where.shape[1] != dim or shares.shape != where.shape[:1]:
-        raise InvalidOptionError(
-            f"points on the reference {cell} must have shape (n, {dim}) and weights shape (n,); given are "
-            f"{where.shape} and {shares.shape}"
-        )
-    if not (np.isfinite(where).all() and np.isfinite(shares).all()):
-        raise InvalidOptionError("points and weights must be finite numbers")
-    return where, shares
-
-
-def _array(what: str, values: Any, dtype: Any, size: int) -> npt.NDArray[Any]:
-    if size == 0:
-        return np.zeros(2, dtype)
-    array = np.ascontiguousarray(values, dtype=dtype).ravel()
-    if array.size != size:
-        raise InvalidOptionError(f"{what}: expected {size} numbers, got {array.size}")
-    return array
-
-
-def _entities(integral: FormIntegral, what: str, numbers: Any, count: int) -> npt.NDArray[Any]:
-    """Return facet (or vertex) numbers or facet permutations that the kernel may use as indices."""
-    dtype = np.dtype(np.uint8 if what == "facet_permutation" else np.int32)
-    if count and numbers is None:
-        raise InvalidOptionError(f"{what} is missing: the integral needs {count} (of each cell)")
-    if count == 0:
-        return np.zeros(2, dtype)
-    array = _array(what, np.asarray(numbers, np.int64), np.dtype(np.int64), count)
-    if integral.integral_type == "vertex":
-        limit = len(cells.vertices(integral.cell))
-    elif what == "local_facet":
-        limit = len(cells.facet_cells(integral.cell))
-    else:
-        limit = max(map(cells.n_facet_permutations, cells.facet_cells(integral.cell)))
-    if (array < 0).any() or (array >= limit).any():
-        raise InvalidOptionError(f"{what}={array.tolist()}: on a {integral.cell} the numbers are 0 to {limit - 1}")
-    return array.astype(dtype)
-
-
-def check_geometry(cell: str, nodes: npt.NDArray[Any], geometry: str) -> None:
-    """Check that cells, axes (cell, node, direction), are what the kernel was compiled for.
-
-    Raises:
-        InvalidOptionError: if they are not.
-    """
-    allowed = {"general": cells.GEOMETRIES, "affine": ("affine", "axis_parallel"), "axis_parallel": ("axis_parallel",)}
-    if geometry != "general":
-        found = cells.classify(cell, nodes)
-        if found not in allowed[geometry]:
-            raise InvalidOptionError(f"geometry={geometry}: the cell is not {geometry.replace('_', ' ')}")
 
 
 def _coordinate_entries(kernel: Kernel) -> tuple[int, ...] | None:
@@ -328,7 +188,7 @@ class CompiledForm:
         self.options = options
         self.kernel_objects = tuple(kernels)
         self._library = _Library(kernels, options)
-        self._reader = _InputReader(form.coefficients(), form.constants(), options)
+        self._reader = InputReader(form.coefficients(), form.constants(), options)
         self.integrals = tuple(
             IntegralInfo(
                 k.integral.integral_type,
@@ -338,6 +198,7 @@ class CompiledForm:
                 k.factorized,
                 k.reason,
                 k.operations,
+                k.symmetric,
             )
             for k in kernels
         )
@@ -443,7 +304,7 @@ class CompiledExpression:
         self.kernel = kernel
         self.options = options
         self._library = _Library([kernel], options)
-        self._reader = _InputReader(coefficients, constants, options)
+        self._reader = InputReader(coefficients, constants, options)
 
     @property
     def source(self) -> str:
@@ -459,10 +320,13 @@ class CompiledExpression:
         local_facet: Any = None,
         facet_permutation: Any = None,
     ) -> npt.NDArray[Any]:
-        """Return the values, axes (point, component, dof of each argument); data as in `CompiledForm`."""
+        """Return the values, axes (point, component, dof of each argument); data as in `CompiledForm`.
+
+        Coordinates that the values do not depend on are not looked at, and may be None.
+        """
         result = np.zeros(result_shape(self.kernel.integral, "full"), dtype=self.options.scalar_type)
-        inputs = self._reader.read(
-            self.kernel.integral, coordinates, coefficients, constants, local_facet, facet_permutation
-        )
+        integral = self.kernel.integral
+        nodes = np.zeros(integral.coordinate_element.dim) if _coordinate_entries(self.kernel) == () else coordinates
+        inputs = self._reader.read(integral, nodes, coefficients, constants, local_facet, facet_permutation)
         self._library.call(self.kernel, result, inputs)
         return result

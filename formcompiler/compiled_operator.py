@@ -17,6 +17,8 @@ from formcompiler.options import Options
 from formcompiler.progress import stage
 
 _MOST_IDS_IN_NAME = 4
+_FOR_ONE_CELL = {"cells": "none", "auto": "in_cell", "autotune": "in_cell"}
+"""How kernels for one cell are vectorized if there are kernels for batches of cells beside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ def compile_operator(
 
     Args:
         forms: What to compile; with ``part="diagonal"`` the diagonal of the Jacobian is compiled as well, with
-            ``vectorize`` a second kernel of each kind that works on a batch of cells.
+            ``vectorize="cells"`` or "auto" a second kernel of each kind that works on a batch of cells.
         names: The user's names by ``id(object)``.
         options: Options of the compilation.
         observe: Called after each stage of each kernel.
@@ -107,13 +109,12 @@ def compile_expressions(
 
 def _variants(role: KernelRole, options: Options) -> list[tuple[KernelRole, str, Options]]:
     """Return role, suffix of the name and options of all kernels that are made of one integral."""
-    in_cell = options.vectorize if options.vectorize == "slices" else "none"
-    single = replace(options, part="full", vectorize=in_cell)
+    single = replace(options, part="full", vectorize=_FOR_ONE_CELL.get(options.vectorize, options.vectorize))
     found = [(role, "", single)]
     if role == "jacobian" and options.part == "diagonal":
         found.append(("diagonal", "", replace(single, part="diagonal")))
-    if options.vectorize != in_cell:
-        found += [(r, "_batch", replace(used, vectorize=options.vectorize)) for r, _, used in found]
+    if options.vectorize in _FOR_ONE_CELL:
+        found += [(r, "_batch", replace(used, vectorize="cells")) for r, _, used in found]
     return found
 
 

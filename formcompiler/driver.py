@@ -19,6 +19,7 @@ from formcompiler.frontend.rules import is_runtime
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
 from formcompiler.options import Options, make_options
+from formcompiler.pipeline import candidates
 from formcompiler.verify import check_verified, describe, verify_form
 
 if TYPE_CHECKING:
@@ -47,8 +48,17 @@ def compile_form(
         analysed = analyse_form(form, checked, names)
         namer = Namer()
         labels = [namer.unique(i.integral_type + "_runtime" * i.is_runtime) for i in analysed.integrals]
-        kernels = [compile_kernel(i, n, checked, observe) for i, n in zip(analysed.integrals, labels, strict=True)]
-    return CompiledForm(form, analysed, kernels, checked)
+
+        def compile_with(settled: Options) -> CompiledForm:
+            pairs = zip(analysed.integrals, labels, strict=True)
+            return CompiledForm(form, analysed, [compile_kernel(i, n, settled, observe) for i, n in pairs], settled)
+
+        if checked.vectorize != "autotune":
+            return compile_with(checked)
+        from formcompiler.autotune import autotune  # the engine takes its time to load
+
+        result: CompiledForm = autotune(form, analysed.signature, checked, candidates(checked), compile_with)
+        return result
 
 
 def compile_expression(
@@ -122,7 +132,8 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
             "the residual has an integral with quadrature_rule 'runtime', and a Problem has no points to give: compile "
             "the form and hand points over in Python (compile_form) or C++ (formcompiler compile)"
         )
-    settings = {**dataclasses.asdict(options), "vectorize": "cells"}  # the engine hands over batches of cells
+    chosen = "cells" if options.vectorize == "none" else options.vectorize  # the engine hands over batches of cells
+    settings = {**dataclasses.asdict(options), "vectorize": chosen}
 
     def compile_one(form: Any, /, *, geometry: str) -> CompiledForm:
         return compile_form(form, names=form_file.names, **{**settings, "geometry": geometry})

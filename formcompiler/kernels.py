@@ -15,6 +15,7 @@ from formcompiler.frontend.facet_positions import at_positions
 from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
+from formcompiler.kernel.symmetry import has_symmetric_matrix
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.pipeline import run_pipeline
 from formcompiler.progress import stage
@@ -36,6 +37,7 @@ class Kernel:
         factorized: Whether it is sum-factorized.
         reason: Why it is not, or "".
         operations: Floating-point operations of one call, for all its cells.
+        symmetric: Whether its matrices are symmetric, so that it computes one triangle.
     """
 
     integral: FormIntegral
@@ -44,6 +46,7 @@ class Kernel:
     factorized: bool
     reason: str
     operations: int
+    symmetric: bool = False
 
 
 StageObserver = Callable[[str, str, float, lp.TranslationUnit], None]
@@ -72,7 +75,8 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     with stage("emit"):
         method = emit_method(t_unit, parameters, options.scalar_type)
     notify("emit", time.perf_counter() - emitting, t_unit)
-    kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit))
+    is_symmetric = options.part == "full" and has_symmetric_matrix(integral)
+    kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit), is_symmetric)
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
 

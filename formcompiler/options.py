@@ -14,6 +14,12 @@ SCALAR_TYPES = ("float32", "float64", "complex64", "complex128")
 REAL_TYPE = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}
 """Real type of the same precision, by scalar type."""
 
+IN_CELL_STRATEGIES = ("slices",)
+"""Strategies of vectorization for callers that hand over one cell at a time."""
+
+STRATEGIES = ("cells", *IN_CELL_STRATEGIES)
+"""All strategies of vectorization."""
+
 
 def _option(default: Any, help: str, *, choices: tuple[Any, ...] = (), minimum: int | None = None) -> Any:
     return field(default=default, metadata={"help": help, "choices": choices, "minimum": minimum})
@@ -43,9 +49,9 @@ class Options:
     )
     vectorize: str = _option(
         "none",
-        "what the lanes of vectors are: nothing, cells, iterations of loops of one cell, quantities of one cell, both, "
-        "or cells if that is possible",
-        choices=("none", "cells", "slices", "quantities", "hybrid", "auto"),
+        "what the lanes of vectors are: nothing; cells; iterations of loops of one cell (slices); what the cost model "
+        "likes best of those for one cell (in_cell) or of all (auto); what is fastest on this machine (autotune)",
+        choices=("none", *STRATEGIES, "in_cell", "auto", "autotune"),
     )
     lanes: str = _option(
         "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")

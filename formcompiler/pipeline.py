@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import loopy as lp
@@ -13,12 +14,11 @@ from formcompiler.constfold.fold import FoldConstants
 from formcompiler.kernel.linearize import linearize
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.licm.transform import HoistInvariants
-from formcompiler.options import Options
+from formcompiler.options import IN_CELL_STRATEGIES, STRATEGIES, Options
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
 from formcompiler.vectorize.cells import CellLanes
-from formcompiler.vectorize.hybrid import HybridLanes
-from formcompiler.vectorize.quantities import QuantityLanes
+from formcompiler.vectorize.cheapest import CheapestLanes, Strategy
 from formcompiler.vectorize.slices import SliceLanes
 from formcompiler.vectorize.widen import WidenTemporaries
 
@@ -40,24 +40,45 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     Ordering restriction: vectorize and fold before linearization, which fixes the nest that LICM works on. There is no
     preprocessing by loopy: the builders leave nothing to infer.
     """
-    steps: list[tuple[str, Pass]] = []
-    if options.vectorize in ("cells", "auto"):
-        uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
-        steps.append(("vectorize", CellLanes(count_lanes(options), uniform, strict=options.vectorize == "cells")))
-    elif options.vectorize == "slices":
-        steps.append(("vectorize", SliceLanes(count_lanes(options))))
-    elif options.vectorize == "quantities":
-        steps.append(("vectorize", QuantityLanes(count_lanes(options))))
-    elif options.vectorize == "hybrid":
-        steps.append(("vectorize", HybridLanes(count_lanes(options))))
-    steps.append(("constfold", FoldConstants(options.constfold)))
+    steps: list[tuple[str, Pass]] = [("constfold", FoldConstants(options.constfold))]
+    if options.vectorize != "none":
+        steps.insert(0, ("vectorize", _lanes_pass(options, parameters)))
     return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm)), ("lanes", WidenTemporaries())]
 
 
+def candidates(options: Options) -> list[Options]:
+    """Return the options among which ``vectorize`` = auto, in_cell or autotune choose, without lanes first."""
+    strategies = IN_CELL_STRATEGIES if options.vectorize == "in_cell" else STRATEGIES
+    found = [replace(options, vectorize="none")]
+    for strategy in strategies:
+        found += [replace(options, vectorize=strategy, lanes=str(n)) for n in _lane_counts(options, strategy)]
+    return found
+
+
+def _lane_counts(options: Options, strategy: str) -> list[int]:
+    """Return the numbers of lanes to try: what the user says, or those of whole registers and of half ones."""
+    widest = count_lanes(options)
+    return [widest] if options.lanes != "auto" or strategy == "cells" or widest < 4 else [widest, widest // 2]
+
+
+def _lanes_pass(options: Options, parameters: tuple[Parameter, ...]) -> Pass:
+    """Return the pass of a strategy, or the one that chooses among several."""
+    if options.vectorize in STRATEGIES:
+        return _strategy(options, parameters).transform
+    strategies = [_strategy(candidate, parameters) for candidate in candidates(options)[1:]]
+    return CheapestLanes(tuple(strategies), simd_width())
+
+
+def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
+    lanes = count_lanes(options)
+    if options.vectorize == "cells":
+        uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
+        return Strategy("cells", lanes, lanes, CellLanes(lanes, uniform))
+    return Strategy("slices", lanes, 1, SliceLanes(lanes))
+
+
 def count_lanes(options: Options) -> int:
-    """Return the number of lanes."""
-    if options.vectorize == "none":
-        return 1
+    """Return the number of lanes that the user asks for, or that the widest registers hold."""
     if options.lanes != "auto":
         return int(options.lanes)
     return max(2, simd_width() // (8 * np.dtype(options.scalar_type).itemsize))

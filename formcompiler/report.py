@@ -141,6 +141,9 @@ def _title(operator: CompiledOperator) -> str:
 def _report_kernels(title: str, kernels: Kernels) -> str:
     rows = [_row(kernel) for _, kernel in kernels]
     notes = dict.fromkeys(f"plain loops because of: {k.reason}" for _, k in kernels if k.reason)
+    symmetric = [row[0] for row, (_, k) in zip(rows, kernels, strict=True) if k.symmetric]
+    if symmetric:
+        notes[f"symmetric: one triangle: {', '.join(symmetric)}"] = None
     return "\n".join([title, *_align([_HEADER, *rows]), *notes])
 
 

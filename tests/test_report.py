@@ -55,6 +55,11 @@ def test_each_kernel_has_a_row_with_its_numbers(triangle: Any) -> None:
     assert "film_M: functional" in report
 
 
+def test_symmetric_matrices_are_named(triangle: Any) -> None:
+    report = report_file(triangle, make_options())
+    assert "symmetric: one triangle: jacobian_volume, jacobian_boundary" in report
+
+
 def test_flops_are_those_of_the_kernels(triangle: Any) -> None:
     report = report_file(triangle, make_options())
     flops = {i.type: i.flops for i in compile_form(triangle.namespace["F"]).integrals}

@@ -11,7 +11,6 @@ from pymbolic.mapper import IdentityMapper
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import AddressFinder, Linear
-from formcompiler.kernel.choices import is_choice, value_in_lane
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -75,6 +74,11 @@ class ExpressionWriter:
         """Write arrays under other names."""
         self._renamed = names
 
+    def declare(self, name: str) -> None:
+        """Take a name with a lane as its only index for a vector."""
+        if self._vectors is not None:
+            self._vectors.registers.add(name)
+
     def vector(self, expression: Expression, lane: str) -> str:
         """Return the text of an expression as a vector with these lanes."""
         if self.is_vector(expression):
@@ -120,6 +124,8 @@ class ExpressionWriter:
         lane = self.lane_of(subscript)
         if self._vectors is None or not lane:
             return self.element(name, self._addresses.element(name, index), scalar=not index)
+        if name in self._vectors.registers:
+            return name
         if name in self._vectors.wide:
             return self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
         places = self._addresses.of_lanes(subscript, lane, self._vectors.extents[lane])
@@ -222,23 +228,10 @@ class ExpressionWriter:
     def _select(self, expression: Any) -> tuple[str, int]:
         if self.is_vector(expression):
             lane = self.lane_of(expression)
-            if is_choice(expression, lane):
-                return self._choice(expression, lane), _ATOM
             condition, a, b = expression.condition, expression.then, expression.else_
             return f"({self(condition)}) ? ({self.vector(a, lane)}) : ({self.vector(b, lane)})", _LOOSEST
         condition = self._at(expression.condition, _OR)
         return f"{condition} ? {self._at(expression.then, _OR)} : {self._at(expression.else_, _OR)}", _LOOSEST
-
-    def _choice(self, expression: Any, lane: str) -> str:
-        """Return a vector whose lanes are chosen by their numbers: loaded, if they are from one array."""
-        assert self._vectors is not None
-        values: list[Any] = [value_in_lane(expression, lane, n) for n in range(self._vectors.extents[lane])]
-        arrays = [v.aggregate if isinstance(v, prim.Subscript) else None for v in values]
-        if arrays[0] is None or any(array != arrays[0] for array in arrays):
-            return f"{self._vectors.kind(lane)}{{{', '.join(map(self, values))}}}"
-        name = str(values[0].aggregate.name)
-        places = [self._addresses.element(name, v.index_tuple) for v in values]
-        return self._vectors.load(name, places, lane, lambda place: self.element(name, place))
 
     def _comparison(self, expression: Any) -> tuple[str, int]:
         left, right = (self._at(e, _SUM) for e in (expression.left, expression.right))
@@ -261,6 +254,7 @@ class _CallSplitter(IdentityMapper[[]]):
             return prim.Call(expr.function, parameters)
         value = self._namer.unique(f"{name}_value")
         self.calls.append((value, name, parameters))
+        self._writer.declare(value)
         return prim.Variable(value)[prim.Variable(self._writer.lane_of(expr))]
 
 

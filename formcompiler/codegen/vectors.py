@@ -18,6 +18,7 @@ Sums over lanes cannot be written: a vector has to go where its lanes have place
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loopy.symbolic import get_dependencies
@@ -43,6 +44,7 @@ class Vectors:
 
     Attributes:
         slack: How many numbers behind its end are read, by array.
+        registers: Names of vectors that are in no array.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Vectors:
         self.extents = extents
         self.wide = wide
         self.slack: dict[str, int] = {}
+        self.registers: set[str] = set()
         self.padded = padded
         self._real_type = real_type
         self._size = size
@@ -112,19 +115,20 @@ class Vectors:
         """Return a vector of elements that lie in one or two short pieces of an array, "" if they do not."""
         offsets = _offsets(places)
         found = None if offsets is None else find_windows(offsets)
-        if found is None:
+        if offsets is None or found is None:
             return ""
-        length, starts = found
-        missing = starts[-1] + length - 1 - max(offsets or ())
+        missing = found.starts[-1] + found.length - 1 - max(offsets)
         if missing > 0 and name not in self.padded:
             return ""
         self.slack[name] = max(missing, self.slack.get(name, 0))
         first = places[0] + Linear(-places[0].constant)
-        windows = [self._window(element(first + Linear(start)), length) for start in starts]
-        numbers = [_number_in(offset, starts, length) for offset in offsets or ()]
-        if length == width and numbers == list(range(width)):
+        kind = self._kind(found.length)
+        windows = [
+            f"reinterpret_cast<const {kind}InMemory&>({element(first + Linear(start))})" for start in found.starts
+        ]
+        if found.length == width and found.numbers == tuple(range(width)):
             return windows[0]
-        return f"__builtin_shufflevector({windows[0]}, {windows[-1]}, {', '.join(map(str, numbers))})"
+        return f"__builtin_shufflevector({windows[0]}, {windows[-1]}, {', '.join(map(str, found.numbers))})"
 
     def join(self, name: str, places: Sequence[Linear], lane: str, element: Element) -> str:
         """Return the vector of elements that lie in several pieces."""
@@ -264,28 +268,42 @@ def _offsets(places: Sequence[Linear]) -> list[int] | None:
     return [place.constant for place in places]
 
 
-def find_windows(offsets: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
-    """Return the length and the starts of one or two pieces that cover some offsets, None if there are none.
+@dataclass(frozen=True)
+class Windows:
+    """One or two pieces of an array in which the elements of a vector lie.
 
-    The length is the least power of two, at most the number of offsets. The second piece ends with the last offset
-    rather than behind it.
+    Attributes:
+        starts: Where they start.
+        length: Length of each.
+        numbers: Number of each lane's element among those of the pieces.
     """
+
+    starts: tuple[int, ...]
+    length: int
+    numbers: tuple[int, ...]
+
+
+def find_windows(offsets: Sequence[int]) -> Windows | None:
+    """Return pieces in which elements with these offsets lie, None if there are none.
+
+    They are two halves of a vector or one that fills both, or one or two whole vectors; others would have to be
+    widened, which compilers do in memory. The second piece ends with the last offset rather than behind it.
+    """
+    width = len(offsets)
+    half = width // 2
+    halves = (offsets[:half], offsets[half:])
+    if half > 1 and all(list(part) == list(range(part[0], part[0] + half)) for part in halves):
+        if offsets[half] != offsets[0] + half:
+            return Windows((offsets[0], offsets[half]), half, tuple(range(width)))
     low, high = min(offsets), max(offsets)
-    lengths = [1 << n for n in range(1, len(offsets).bit_length())]
-    for length in lengths:
-        if high < low + length:
-            return length, (low,)
-    for length in lengths:
-        second = min(offset for offset in offsets if offset >= low + length)
-        if high < second + length:
-            return length, (low, max(low, min(second, high - length + 1)))
-    return None
-
-
-def _number_in(offset: int, starts: Sequence[int], length: int) -> int:
-    """Return the number of an offset's element among those of one or two pieces."""
-    is_first = offset < starts[0] + length
-    return offset - starts[0] if is_first else length + offset - starts[-1]
+    if high < low + width:
+        return Windows((low,), width, tuple(offset - low for offset in offsets))
+    second = min(offset for offset in offsets if offset >= low + width)
+    if high >= second + width:
+        return None
+    second = max(low, min(second, high - width + 1))
+    numbers = tuple(o - low if o < low + width else width + o - second for o in offsets)
+    return Windows((low, second), width, numbers)
 
 
 def _numbers(start: int, length: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import basix
+import basix.ufl
 import numpy as np
 import numpy.typing as npt
 
@@ -256,6 +257,17 @@ def tabulate_values(element: Element, points: FloatArray) -> FloatArray:
         nearest = ((points[:, None] - interpolation_rule(element)[0][None]) ** 2).sum(axis=2).argmin(axis=1)
         return np.asarray(np.eye(element.dim)[nearest])
     return np.asarray(element.tabulate(0, points)[0], dtype=np.float64)
+
+
+def linear_simplex(dim: int) -> Element:
+    """Return the coordinate element of straight simplices of a dimension.
+
+    Raises:
+        UnsupportedFormError: if the dimension is not 1, 2 or 3.
+    """
+    if dim not in (1, 2, 3):
+        raise UnsupportedFormError(f"points must have 1, 2 or 3 coordinates; given are {dim}")
+    return basix.ufl.element("Lagrange", ("interval", "triangle", "tetrahedron")[dim - 1], 1, shape=(dim,))
 
 
 def is_lagrange(element: Element, degree: int) -> bool:

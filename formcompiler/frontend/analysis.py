@@ -19,9 +19,10 @@ from ufl.algorithms.apply_function_pullbacks import apply_function_pullbacks
 from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
 from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 
+from formcompiler.elements.layout import linear_simplex
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import UnsupportedFormError
-from formcompiler.frontend.checks import check_form, errors_of_ufl
+from formcompiler.frontend.checks import check_expression, check_form, errors_of_ufl
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -80,16 +81,18 @@ def analyse_expression(
 ) -> FormIntegral:
     """Return an expression at fixed reference points, axes (point, direction), as an integral of one integrand.
 
-    Points of one dimension less than the cell lie on its facets.
+    Points of one dimension less than the cell lie on its facets. An expression of numbers alone has no cell: it gets
+    the simplex of the dimension of the points.
 
     Raises:
         UnsupportedFormError: if the expression is outside the language or the points do not fit its cell.
     """
     with errors_of_ufl([expr], names or {}):
         expr = ufl.as_ufl(expr)
+        check_expression(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
         named = name_data(arguments, *expression_data(expr), names or {})
-        domain = _expression_domain(expr)
+        domain = _expression_domain(expr, points)
         rule = expression_rule(domain.ufl_cell().cellname, points)
         facet = rule.points.shape[1] < domain.topological_dimension
         lowered = _lower_expression(prepare_expression(expr, options), options)
@@ -126,14 +129,13 @@ def _lower_expression(expr: Any, options: Options) -> Any:
     return expr if options.scalar_type.startswith("complex") else remove_complex_nodes(expr)
 
 
-def _expression_domain(expr: Any) -> Any:
+def _expression_domain(expr: Any, points: Any) -> Any:
     domains = ufl.domain.extract_domains(expr)
-    if len(domains) != 1:
+    if len(domains) > 1:
         raise UnsupportedFormError(
-            f"the expression {expr} lives on {len(domains)} meshes; it needs exactly one, through a coefficient, "
-            "a Constant or a geometric quantity of that mesh"
+            f"the expression {expr} lives on {len(domains)} meshes: define all of its functions on one ufl.Mesh"
         )
-    return domains[0]
+    return domains[0] if domains else ufl.Mesh(linear_simplex((*np.shape(points), 0, 0)[1]))
 
 
 def _analyse_integral(group: Any, named: NamedData, options: Options) -> list[FormIntegral]:

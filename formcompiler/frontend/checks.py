@@ -13,6 +13,7 @@ import ufl.classes as uc
 from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants, extract_type
 from ufl.algorithms.check_arities import ArityMismatch
 from ufl.algorithms.comparison_checker import ComplexComparisonError
+from ufl.corealg.traversal import unique_pre_traversal
 
 from formcompiler.elements.quadrature import RUNTIME
 from formcompiler.errors import FormCompilerError, UnsupportedFormError
@@ -46,7 +47,11 @@ _REMEDIES = (
         "Unexpected complex value",
         "a function of a literal, such as sqrt(-2), is not defined over the real numbers; a complex scalar_type has it",
     ),
-    ("Circumradius only makes sense", "Circumradius needs an affine simplex; use CellDiameter on this mesh"),
+    (
+        "Circumradius only makes sense",
+        "Circumradius needs an affine simplex; use CellDiameter, or CellVolume(mesh) ** (1 / dim) if edges are curved",
+    ),
+    ("unexpected imag", "imag(...) of real data: compile with a complex scalar_type, or leave it out"),
     (
         "Facet edge lengths only",
         "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge",
@@ -65,7 +70,7 @@ _ENTITIES = {
 def explain(error: BaseException) -> str:
     """Return UFL's own message followed by what to write instead, where we know it."""
     text = " ".join(str(error).split()) or type(error).__name__
-    remedies = [remedy for phrase, remedy in _REMEDIES if phrase in text]
+    remedies = [remedy for phrase, remedy in _REMEDIES if phrase.lower() in text.lower()]
     return f"UFL refuses the form: {text}" + "".join(f" -- {remedy}" for remedy in remedies)
 
 
@@ -126,9 +131,25 @@ def check_form(form: Any) -> None:
         )
     _check_integral_types(form)
     _check_operators(form)
+    for integral in form.integrals():
+        _check_conditions(integral.integrand())
     _check_facet_quantities(form)
     _check_ranks(form)
     _check_restrictions(form)
+
+
+def check_expression(expr: Any) -> None:
+    """Check what UFL would only stumble over later.
+
+    Raises:
+        UnsupportedFormError: if the expression has free indices, or counts with a condition.
+    """
+    _check_conditions(expr)
+    if expr.ufl_free_indices:
+        raise UnsupportedFormError(
+            f"the expression {expr} has {len(expr.ufl_free_indices)} free indices: sum over them by using each twice, "
+            "or make a tensor of them with as_tensor(expression, indices)"
+        )
 
 
 def _not_a_form(form: Any) -> str:
@@ -173,6 +194,18 @@ def _check_operators(form: Any) -> None:
             name = operator.__name__
             raise UnsupportedFormError(
                 f"ufl.{name} is not supported inside a form: interpolate into a Coefficient first and use that"
+            )
+
+
+def _check_conditions(expr: Any) -> None:
+    for node in unique_pre_traversal(expr):
+        if isinstance(node, uc.Condition):
+            continue
+        used = node.ufl_operands[1:] if isinstance(node, uc.Conditional) else node.ufl_operands
+        conditions = [operand for operand in used if isinstance(operand, uc.Condition)]
+        if conditions:
+            raise UnsupportedFormError(
+                f"the condition {conditions[0]} is used as a number: write conditional({conditions[0]}, 1, 0)"
             )
 
 

@@ -53,7 +53,7 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
             f"an integral over {kind.replace('_', ' ')}s"
         )
     if own:
-        return _rule_of_quadrature_element(own, entity, None if given in (-1, None, "auto") else degree)
+        return _rule_of_quadrature_element(own, entity, None if given in (-1, None, "auto") else degree, scheme)
     rule = make_quadrature(entity, degree, scheme, joint_polyset(elements, entity))
     if rule.n_points >= _MANY_POINTS:
         _log.warning(
@@ -158,15 +158,15 @@ def _check_point_evaluation(elements: list[Any]) -> None:
             )
 
 
-def _rule_of_quadrature_element(rules: list[Any], entity: str, degree: int | None) -> QuadratureRule:
+def _rule_of_quadrature_element(rules: list[Any], entity: str, degree: int | None, scheme: str) -> QuadratureRule:
     points, weights = rules[0]
     same = all(len(p) == len(points) and np.allclose(p, points) for p, _ in rules)
     if degree is not None and same:
-        wanted = make_quadrature(entity, degree, "default")
+        wanted = make_quadrature(entity, degree, scheme)
         same = wanted.points.shape == points.shape and np.allclose(wanted.points, points)
     if not same:
         raise UnsupportedFormError(
             "a quadrature element fixes the points of its integral, but another quadrature element or the integral's "
-            "own quadrature_degree asks for other points; give all the same degree"
+            "own quadrature_degree or quadrature_rule asks for other points; give all the same degree and rule"
         )
     return make_custom_quadrature(entity, points, weights)

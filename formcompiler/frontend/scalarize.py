@@ -80,8 +80,8 @@ class Scalarizer:
         side = expr.side() if isinstance(expr, uc.Restricted) else ""
         return self._find_mean(self._graph, mean, side, component, indices)
 
-    def _scalar(self, expr: Any, indices: dict[int, int]) -> Node:
-        form = self._visit(expr, (), indices)
+    def _scalar(self, expr: Any, indices: dict[int, int], component: tuple[int, ...] = ()) -> Node:
+        form = self._visit(expr, component, indices)
         if any(form):
             raise UnsupportedFormError(
                 f"a test or trial function stands in a non-linear position: {short_text(expr)}. "
@@ -262,14 +262,14 @@ class Scalarizer:
 
     def _real_or_imag(self, expr: Any, component: tuple[int, ...], indices: dict[int, int]) -> LinearForm:
         name = "real" if isinstance(expr, uc.Real) else "imag"
-        return {(): self._complex_part(name, self._scalar(expr.ufl_operands[0], indices))}
+        return {(): self._complex_part(name, self._scalar(expr.ufl_operands[0], indices, component))}
 
     def _complex_part(self, name: str, node: Node) -> Node:
         value = self._graph.value(node)
         if value is not None:
             exact = complex(value)
             return self._graph.number({"conj": exact.conjugate(), "real": exact.real, "imag": exact.imag}[name])
-        if not self._complex:
+        if not self._complex or self._graph.is_real(node):
             return self._graph.zero if name == "imag" else node
         return self._graph.call(name, node)
 

@@ -7,8 +7,8 @@ to monomials,
   is carried out at compile time, ``A[i, j] += c * sum_q w[q] * t[q, i] * t[q, j]`` becomes ``A[i, j] += c * m[i, j]``;
 * the others are regrouped by `formcompiler.licm.bilinear`, with sums that depend on q and j only in small arrays.
 
-Legality: A is an argument that the instruction only adds to; names are seen through only where they have the same
-value.
+Legality: A is an argument that the instruction only adds to, or a temporary that is cleared before the loops over q,
+only added to in them, and read after them; names are seen through only where they have the same value.
 
 Profitability: operations, counted in the model of `formcompiler.licm.bilinear`; tables made here are limited in size.
 """
@@ -58,7 +58,7 @@ def find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
     if not (isinstance(target, prim.Subscript) and isinstance(value, prim.Sum) and value.children[0] == target):
         return None
     array: Any = target.aggregate
-    if array.name not in facts.kernel.arg_dict:
+    if array.name not in facts.kernel.arg_dict and not _is_private_sum(facts, array.name, loops):
         return None
     terms = value.children[1:]
     index = names_in(target.index)
@@ -67,6 +67,32 @@ def find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
     is_plain = index <= {*dofs, *facts.nest.lanes} and all(array.name not in names_in(t) for t in terms)
     points = loops[: len(loops) - len(dofs)]
     return Accumulation(instruction, points, dofs, terms) if is_inner and is_plain and facts.is_box(*loops) else None
+
+
+def _is_private_sum(facts: Analysis, name: str, loops: Loops) -> bool:
+    """Tell whether a temporary is cleared before some loops, only added to in them, and read after them."""
+    order = facts.nest.order
+    temporary = facts.kernel.temporary_variables.get(name)
+    if temporary is None or temporary.initializer is not None or not loops:
+        return False
+    inside = [n for n, i in enumerate(order) if loops[0] in facts.nest.loops[i]]
+    for number, identifier in enumerate(order):
+        instruction = facts.instruction(identifier)
+        if name not in instruction.write_dependency_names() | instruction.read_dependency_names():
+            continue
+        if not isinstance(instruction, lp.Assignment) or instruction.predicates:
+            return False
+        is_written, value = name in instruction.assignee_var_names(), instruction.expression
+        terms: Any = value.children if isinstance(value, prim.Sum) else (None,)
+        if number < inside[0]:
+            if not is_written or isinstance(value, prim.ExpressionNode):
+                return False
+        elif number <= inside[-1]:
+            if terms[0] != instruction.assignee or any(name in names_in(term) for term in terms[1:]):
+                return False
+        elif is_written:
+            return False
+    return True
 
 
 class _Rewriter:

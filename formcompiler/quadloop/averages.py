@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,10 @@ class AverageLoops:
         if self._measure is not None:
             self._builder.assign(self._measure, 0.0)
 
-    def write(self, terms: Sequence[ArgumentTerm], point: Any) -> None:
+    def write(self, point: Any) -> None:
         """Add the integrand at one point."""
         name = prim.Variable(self._average.name)
-        for term in terms:
+        for term in self._average.integrand.terms:
             if term.component == 1:
                 if self._measure is not None:
                     self._builder.accumulate(self._measure, term.factor)

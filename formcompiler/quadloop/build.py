@@ -6,16 +6,19 @@ coefficients and factors, and loops over the dofs of the arguments that add to t
     for q:  J = ..; u = sum_i table[q, i] * u_dofs[i];  f = ..
             for i:  g = f * test[q, i]
                     for j:  A[i, j] += g * trial[q, j]
+
+Factors of basis functions that are the same at all points are added up over the points first. Blocks of a matrix that
+are copies or transposes of others, or symmetric, are computed once (`formcompiler.quadloop.shared`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import loopy as lp
 
-from formcompiler.frontend.integrals import ArgumentTerm, Average, FormIntegral, Integrand
+from formcompiler.frontend.integrals import Average, FormIntegral, Integrand
 from formcompiler.kernel.builder import KernelBuilder
 from formcompiler.kernel.direct import direct_value
 from formcompiler.kernel.interface import integral_parameters
@@ -71,8 +74,10 @@ class _IntegrandWriter:
 
     def write(self, part: str) -> None:
         """Write everything in order: constant values, the point loop, the argument loops."""
-        loops = ArgumentLoops(self._builder, self._integral, self._tables, part, self._loop.entry)
+        loops = ArgumentLoops(self._builder, self._integral, self._integrand, self._tables, part, self._loop.entry)
+        loops.clear()
         self._write_points(loops.write)
+        loops.finish()
 
     def write_average(self, average: Average) -> None:
         """Write the loops of a mean or measure."""
@@ -80,7 +85,7 @@ class _IntegrandWriter:
         self._write_points(loops.write)
         loops.finish()
 
-    def _write_points(self, write_terms: Callable[[Sequence[ArgumentTerm], Expression], None]) -> None:
+    def _write_points(self, write_terms: Callable[[Expression], None]) -> None:
         sums, direct = self._split_terminals()
         fixed = [s for s in sums if not s.table.varies_with_point]
         varying = [s for s in sums if s.table.varies_with_point]
@@ -92,7 +97,7 @@ class _IntegrandWriter:
             values.write_terminals(inside=True, point=q)
             self._loop.write_sums(varying, values, q)
             values.write_definitions(inside=True)
-            write_terms(self._integrand.terms, q)
+            write_terms(q)
 
     def _argument_tables(self) -> list[tuple[Table, int]]:
         """Return the tables of all arguments with the sides of the facet."""

@@ -73,6 +73,13 @@ class Functions:
         return Functions(lambda x: self.evaluate(place(x)), self.degree, self.name)
 
 
+def repeat_columns(table: Table, n: int) -> Table:
+    """Return a table with its first n columns once more behind the last one."""
+    if n == 0:
+        return table
+    return Table(np.concatenate([table.values, table.values[..., :n]], axis=3), table.offset, table.stride)
+
+
 class PointSets:
     """The points of a rule in the reference cell, for each facet permutation and facet (or vertex)."""
 

@@ -11,6 +11,7 @@ import ufl.algorithms
 
 from formcompiler.elements.quadrature import RUNTIME, QuadratureRule, make_custom_quadrature, make_quadrature
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.preparation import replace_powers
 
 _algorithms: Any = ufl.algorithms  # without annotations
 
@@ -26,7 +27,12 @@ def coefficients_of(expression: Any) -> list[Any]:
 
 
 def estimated_degree(expression: Any, is_complex: bool = True) -> int:
-    """Return UFL's estimate of the polynomial degree of an expression, derivatives carried out."""
+    """Return UFL's estimate of the polynomial degree of an expression, derivatives carried out.
+
+    It is that of the expression which the compiler lowers: general powers of complex numbers are exponentials there.
+    """
+    if is_complex:
+        expression = replace_powers(expression)
     lowered = _algorithms.apply_algebra_lowering.apply_algebra_lowering(expression)
     if not is_complex:
         lowered = _algorithms.remove_complex_nodes.remove_complex_nodes(lowered)
@@ -87,7 +93,7 @@ def integral_rule(
         degree = estimated_degree(integrand, is_complex) + scaling[1]
         degree = degree if limit is None else min(degree, limit)
     macro = [e.polyset_type for e in elements if e.polyset_type.name != "standard"]
-    return make_quadrature(cell, degree, scheme, *macro[:1])
+    return make_quadrature(cell, int(degree), scheme, *macro[:1])
 
 
 def _leaves(elements: Iterable[Any]) -> Iterable[Any]:

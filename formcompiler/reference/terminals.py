@@ -76,7 +76,7 @@ def _average(ev: Evaluator, expr: Expr, state: State) -> Jet:
     (operand,) = expr.ufl_operands
     on_cell = expr._ufl_handler_name_ == "cell_avg"
     geometry = cell.element.embedded_subdegree
-    degree = estimated_degree(operand)
+    degree = estimated_degree(operand, ev.data.is_complex)
     degree += (
         measure_degree(cell.name, geometry, cell.gdim) if on_cell else facet_measure_degree(cell.facet_cell, geometry)
     )

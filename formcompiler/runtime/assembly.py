@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -17,6 +17,7 @@ from formcompiler.errors import InternalCompilerError, UnsupportedFormError
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import build_library
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
+from formcompiler.runtime.rules import PointRules, RuleKey
 from formcompiler.runtime.spaces import DofMap
 from formcompiler.runtime.tasks import Indices, IndicesStructure, KernelHandle, Table, Task, make_table, pointer
 
@@ -32,7 +33,7 @@ class _Loop(ctypes.Structure):
         ("n_sides", ctypes.c_int64),
         ("facets", ctypes.c_void_p),
         ("permutations", ctypes.c_void_p),
-        ("points", ctypes.c_void_p),
+        ("nodes", ctypes.c_void_p),
         ("coordinates", IndicesStructure),
         ("n_coefficients", ctypes.c_int64),
         ("vectors", ctypes.c_void_p),
@@ -41,6 +42,11 @@ class _Loop(ctypes.Structure):
         ("rank", ctypes.c_int64),
         ("target", IndicesStructure),
         ("arguments", ctypes.c_void_p),
+        ("n_points", ctypes.c_void_p),
+        ("first_points", ctypes.c_void_p),
+        ("n_directions", ctypes.c_int64),
+        ("points", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
     )
 
 
@@ -84,6 +90,7 @@ class Operator:
         arguments: Dofs of the arguments, test function first.
         coefficients: Dofs of the form's coefficients.
         constants: Values of the form's constants.
+        rules: Points and weights of the integrals that get them at run time, by type and subdomain of the integral.
     """
 
     def __init__(
@@ -94,12 +101,13 @@ class Operator:
         arguments: Sequence[DofMap] = (),
         coefficients: Sequence[DofMap] = (),
         constants: Sequence[npt.ArrayLike] = (),
+        rules: Mapping[RuleKey, PointRules] | None = None,
     ) -> None:
         self.mesh = mesh
         self.arguments = tuple(arguments)
         self.coefficients = tuple(coefficients)
         self.constants = tuple(np.ascontiguousarray(value, dtype=np.float64) for value in constants)
-        self._tasks = [Task(kernel, mesh) for kernel in kernels]
+        self._tasks = [Task(kernel, mesh, rules) for kernel in kernels]
 
     @cached_property
     def _own(self) -> tuple[npt.NDArray[np.bool_], list[tuple[int, int]]]:
@@ -240,7 +248,7 @@ class Operator:
             n_sides=task.n_sides,
             facets=pointer(task.facets),
             permutations=pointer(task.permutations),
-            points=pointer(self.mesh.points),
+            nodes=pointer(self.mesh.points),
             coordinates=task.coordinates.structure(),
             n_coefficients=len(own),
             vectors=ctypes.cast(addresses, ctypes.c_void_p),
@@ -249,6 +257,10 @@ class Operator:
             rank=len(self.arguments),
             arguments=ctypes.cast(inputs.arguments, ctypes.c_void_p),
         )
+        if task.points is not None:
+            loop.n_points, loop.first_points = pointer(task.points.counts), pointer(task.points.first)
+            loop.n_directions = task.points.rules.points.shape[1]
+            loop.points, loop.weights = pointer(task.points.rules.points), pointer(task.points.rules.weights)
         return loop, [own, addresses]
 
 

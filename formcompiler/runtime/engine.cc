@@ -62,7 +62,7 @@ struct Loop {
   std::int64_t n_sides;
   const int* facets;                  // axes (batch, side)
   const unsigned char* permutations;  // axes (batch, side)
-  const double* points;               // axes (node, direction)
+  const double* nodes;                // axes (node, direction)
   Indices coordinates;                   // those that the kernel reads
   std::int64_t n_coefficients;
   const double* const* vectors;  // dofs of each coefficient on the whole mesh
@@ -71,6 +71,12 @@ struct Loop {
   std::int64_t rank;
   Indices target;          // of a linear form
   const Table* arguments;  // of a bilinear form
+  // Of kernels that get their points from the caller, one entity in each batch; null for others.
+  const int* n_points;                // of each batch
+  const std::int64_t* first_points;   // number of the first point of each batch
+  std::int64_t n_directions;
+  const double* points;   // axes (point, direction)
+  const double* weights;  // axes (point,)
 };
 
 }  // extern "C"
@@ -226,7 +232,7 @@ class Gatherer {
   }
 
   void load(std::int64_t batch) {
-    gather<W>(loop_.coordinates, batch, loop_.points, coordinates_.get());
+    gather<W>(loop_.coordinates, batch, loop_.nodes, coordinates_.get());
     for (std::size_t k = 0; k < buffers_.size(); ++k)
       gather<W>(loop_.coefficients[k], batch, loop_.vectors[k], buffers_[k].get());
   }
@@ -250,8 +256,12 @@ void run(const Loop& loop, std::int64_t size, Scatter scatter) {
     gatherer.load(batch);
     std::fill_n(a.get(), size * W, 0.0);
     const std::int64_t first = batch * loop.n_sides;
+    const bool has_points = loop.n_points != nullptr;
+    const std::int64_t point = has_points ? loop.first_points[batch] : 0;
     loop.kernel(a.get(), gatherer.coefficients(), loop.constants, gatherer.coordinates(), loop.facets + first,
-                loop.permutations + first, 0, nullptr, nullptr);
+                loop.permutations + first, has_points ? loop.n_points[batch] : 0,
+                has_points ? loop.points + point * loop.n_directions : nullptr,
+                has_points ? loop.weights + point : nullptr);
     scatter(batch, a.get());
   }
 }

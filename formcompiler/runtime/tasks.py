@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.integrals import IN_CELLS
 from formcompiler.runtime.mesh import ByteArray, IntArray, Mesh
+from formcompiler.runtime.rules import PointRules, RuleKey, check_entities, find_rules
 from formcompiler.runtime.runs import Groups, cut_runs, find_runs
 
 Positions = tuple[tuple[int, int], ...]
@@ -25,7 +27,7 @@ class KernelHandle(Protocol):
 
     @property
     def integral_type(self) -> str:
-        """Return "cell", "exterior_facet" or "interior_facet"."""
+        """Return "cell", "cutcell", "interface", "exterior_facet" or "interior_facet"."""
 
     @property
     def subdomain_ids(self) -> tuple[SubdomainId, ...]:
@@ -68,6 +70,10 @@ class Entities:
     facets: IntArray
     permutations: ByteArray
 
+    def take(self, rows: npt.NDArray[np.int64]) -> Entities:
+        """Return some of them."""
+        return Entities(self.cells[rows], self.facets[rows], self.permutations[rows])
+
     def at(self, positions: Iterable[Positions] | None) -> Entities:
         """Return the facets at certain positions; all if they do not matter."""
         if positions is None:
@@ -77,7 +83,7 @@ class Entities:
         chosen = np.zeros(len(keys), dtype=bool)
         for key in wanted:
             chosen |= (keys == key).all(axis=1)
-        return Entities(self.cells[chosen], self.facets[chosen], self.permutations[chosen])
+        return self.take(np.flatnonzero(chosen))
 
     def count_positions(self) -> dict[Positions, int]:
         """Return how many facets there are at each position."""
@@ -92,9 +98,20 @@ def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[Subd
     """Return the entities of each subdomain after one another; those in two subdomains come twice.
 
     Raises:
-        UnsupportedFormError: for integral types other than cell, exterior_facet and interior_facet.
+        UnsupportedFormError: for integral types that the engine has no loop for.
     """
-    if integral_type == "cell":
+    everything, tags = all_entities(mesh, integral_type)
+    chosen = [np.arange(len(tags)) if i == "otherwise" else np.flatnonzero(tags == i) for i in subdomain_ids]
+    return everything.take(np.concatenate([np.zeros(0, dtype=np.int64), *chosen]))
+
+
+def all_entities(mesh: Mesh, integral_type: str) -> tuple[Entities, IntArray]:
+    """Return all cells or facets of a kind, with their tags.
+
+    Raises:
+        UnsupportedFormError: for integral types that the engine has no loop for.
+    """
+    if integral_type in IN_CELLS:
         cells = np.arange(mesh.n_cells, dtype=np.int32)[:, None]
         tags, facets, permutations = mesh.cell_tags, np.zeros_like(cells), np.zeros(cells.shape, dtype=np.uint8)
     elif integral_type == "exterior_facet":
@@ -109,9 +126,7 @@ def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[Subd
         raise UnsupportedFormError(
             f"the embedded engine has no loop for integrals of type '{integral_type}'; use dx, ds or dS"
         )
-    chosen = [np.arange(len(tags)) if i == "otherwise" else np.flatnonzero(tags == i) for i in subdomain_ids]
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
-    return Entities(*(np.ascontiguousarray(table[rows]) for table in (cells, facets, permutations)))
+    return Entities(cells, facets, permutations), tags
 
 
 def make_batches(entities: Entities, lanes: int) -> IntArray:
@@ -171,17 +186,45 @@ class Indices:
         return IndicesStructure(pointer(self.starts), self.starts.shape[1], self.width, *pieces)
 
 
-class Task:
-    """One kernel with its entities in batches, and the tables that its loop reads."""
+@dataclass(frozen=True, eq=False)
+class BatchPoints:
+    """Points and weights of each batch, which is one entity.
 
-    def __init__(self, kernel: KernelHandle, mesh: Mesh) -> None:
-        if kernel.is_runtime:
-            raise UnsupportedFormError(
-                "the embedded engine has no points and weights for an integral with quadrature_rule 'runtime'"
-            )
+    Attributes:
+        rules: All of them.
+        first: Number of the first point of each batch.
+        counts: Number of points of each batch.
+    """
+
+    rules: PointRules
+    first: npt.NDArray[np.int64]
+    counts: IntArray
+
+
+class Task:
+    """One kernel with its entities in batches, and the tables that its loop reads.
+
+    Args:
+        kernel: The kernel.
+        mesh: The mesh.
+        rules: Points and weights of kernels that get them at run time.
+
+    Attributes:
+        points: Those of this kernel, None if it knows its points.
+
+    Raises:
+        InvalidOptionError: if rules are missing or do not fit the mesh.
+    """
+
+    def __init__(self, kernel: KernelHandle, mesh: Mesh, rules: Mapping[RuleKey, PointRules] | None = None) -> None:
         self.kernel = kernel
-        self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids).at(kernel.positions)
+        own = _own_rules(kernel, mesh, rules or {}) if kernel.is_runtime else None
+        if own is None:
+            self.entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids).at(kernel.positions)
+        else:
+            self.entities = all_entities(mesh, kernel.integral_type)[0].take(own.entities)
         batches = make_batches(self.entities, kernel.lanes)
+        self.points = None if own is None else _arrange_points(own, batches[:, 0])
         self.counts = (batches >= 0).sum(axis=1, dtype=np.int32)
         padded = np.where(batches < 0, batches[:, :1], batches)
         self.facets = np.ascontiguousarray(self.entities.facets[padded[:, 0]])
@@ -242,6 +285,21 @@ class Task:
         n_batches, lanes, sides, width = numbers.shape
         flat = numbers.reshape(n_batches, lanes, sides * width)
         return np.ascontiguousarray(flat.transpose(0, 2, 1), dtype=np.int32)
+
+
+def _own_rules(kernel: KernelHandle, mesh: Mesh, rules: Mapping[RuleKey, PointRules]) -> PointRules:
+    """Return the checked rules of one kernel."""
+    own = find_rules(rules, kernel.integral_type, kernel.subdomain_ids)
+    is_inside = kernel.integral_type in IN_CELLS
+    n_entities = len(all_entities(mesh, kernel.integral_type)[1])
+    check_entities(own, n_entities, mesh.tdim if is_inside else mesh.tdim - 1, kernel.integral_type)
+    return own
+
+
+def _arrange_points(rules: PointRules, entities: IntArray) -> BatchPoints:
+    """Return the points of entities in the order of their batches."""
+    counts = np.diff(rules.offsets)
+    return BatchPoints(rules, np.ascontiguousarray(rules.offsets[:-1][entities]), counts[entities].astype(np.int32))
 
 
 def pointer(array: npt.NDArray[Any]) -> ctypes.c_void_p:

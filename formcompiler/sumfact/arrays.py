@@ -156,7 +156,8 @@ class LineTables:
             derivatives: Order of the derivative for each argument.
             sides: Cell that each argument belongs to; arguments of one cell share its flag.
             point: Index of the point along the role.
-            dofs: Index of the 1D basis function for each argument.
+            dofs: Index of the 1D basis function for each argument; or one index of a pair of functions, see `pair`.
+                Values of pairs of the same function count half.
         """
         cells = sorted(set(sides))
         points = [self.points(role, side) for side in sides]
@@ -169,6 +170,9 @@ class LineTables:
                 for flags in np.ndindex(*shape)
             ]
         ).reshape(*shape, points[0].shape[1], *(f.n for f in factors))
+        if len(dofs) < len(factors):
+            rows, columns = np.triu_indices(factors[0].n)
+            values = values[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
         index = [self._access.flag(role, side) for side in cells]
         position = [*(0 if i is None else i for i in index), point, *dofs]
         kept = [axis for axis, extent in enumerate(values.shape) if extent > 1]
@@ -177,6 +181,17 @@ class LineTables:
         wish = "_".join(("B" + "d" * order) for order in derivatives)
         stored = values.reshape([values.shape[axis] for axis in kept])
         return prim.Variable(self._builder.table(wish, stored))[tuple(position[axis] for axis in kept)]
+
+    def pair(self, n: int, number: Expression) -> tuple[Expression, Expression]:
+        """Return row and column of an entry of a triangle of n rows, diagonal included."""
+        if n == 1:
+            return (0, 0)
+        names = ("pair_rows", "pair_columns")
+        first, second = (
+            prim.Variable(self._builder.table(name, values))[number]
+            for name, values in zip(names, np.triu_indices(n), strict=True)
+        )
+        return (first, second)
 
     @staticmethod
     def _product(factors: Sequence[TensorFactor], derivatives: Sequence[int], points: Sequence[Any]) -> Any:

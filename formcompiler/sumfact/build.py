@@ -2,13 +2,16 @@
 
 For each rule: evaluate coefficients and geometry at all points by contractions along one direction after the other;
 at each point compute the factors of the argument terms; integrate them against the arguments by the transposed
-contractions. A matrix is integrated like a vector whose 1D basis are the products of test and trial functions.
+contractions. A matrix is integrated like a vector whose 1D basis are the products of test and trial functions. Blocks
+of a matrix that are copies or transposes of others are integrated once, and of symmetric ones a triangle in one
+direction.
 
 Method: S. Orszag, Spectral methods for problems in complex geometries, J. Comput. Phys. 37, 1980.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import loopy as lp
@@ -21,6 +24,7 @@ from formcompiler.kernel.fractions import share_divisions
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.parameters import declare_parameters
 from formcompiler.kernel.signs import share_sums
+from formcompiler.kernel.symmetry import factor_values
 from formcompiler.kernel.values import NamedValue, ValueWriter
 from formcompiler.naming import Namer
 from formcompiler.sumfact.arrays import ArrayPool, LineTables
@@ -36,12 +40,13 @@ def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, ge
     names = [p.name for p in parameters]
     names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
     namer = Namer(names)
+    values = [factor_values(integrand) for integrand in integral.integrands]
     integral = replace(integral, integrands=tuple(simplify(i, namer, scalar_type) for i in integral.integrands))
     names = [*names, *(n for i in integral.integrands for n, _ in i.definitions)]
     builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
-    for integrand in integral.integrands:
-        _IntegrandWriter(builder, integral, integrand, geometry_type).write()
+    for integrand, factors in zip(integral.integrands, values, strict=True):
+        _IntegrandWriter(builder, integral, integrand, geometry_type).write(factors)
     return builder.build()
 
 
@@ -62,15 +67,16 @@ class _IntegrandWriter:
         self._geometry_type = geometry_type
         self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule, integral.positions)
 
-    def write(self) -> None:
-        """Write evaluation, the point loop and integration."""
+    def write(self, factors: Sequence[int]) -> None:
+        """Write evaluation, the point loop and integration; field values of the factors say which are equal."""
         builder, frame = self._builder, self._frame
         access = FrameAccess(builder, frame, self._integral.n_sides, "")
         tables = LineTables(builder, access)
         pool = ArrayPool(builder)
         arrays = PointArrays(builder, self._integral, self._integrand, access, tables, pool, self._geometry_type)
         arrays.give_back()
-        arguments = ArgumentIntegrals(builder, self._integral, self._integrand.terms, access, tables, pool)
+        terms = list(zip(self._integrand.terms, factors, strict=True))
+        arguments = ArgumentIntegrals(builder, self._integral, terms, access, tables, pool)
         values = [self._value(name, t, arrays) for name, t in self._integrand.terminals.items()]
         writer = ValueWriter(builder, self._integrand, self._geometry_type, values)
         writer.write_terminals(inside=False)

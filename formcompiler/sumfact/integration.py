@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -13,15 +14,16 @@ import pymbolic.primitives as prim
 from formcompiler.elements.tables import TensorFactor, component_layout, tensor_factor
 from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral
 from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.symmetry import Block, Copy, EqualBlocks, collect_block, find_equal_blocks
 from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
-from formcompiler.sumfact.contraction import Key, Stage, plan_cheapest_integration, plan_integration
+from formcompiler.sumfact.contraction import Key, Stage, count_products, plan_cheapest_integration, plan_integration
 from formcompiler.sumfact.frames import FrameAccess
 from formcompiler.sumfact.stages import Index, Layout, StageContext, count_line_operations, write_stages
 from formcompiler.terminals import Terminal
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Dofs:
     """Dofs of one component of one argument on one side.
 
     Attributes:
@@ -37,12 +39,43 @@ class _Block:
     stride: int
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A block of a matrix that gets values.
+
+    Attributes:
+        rows: Its rows.
+        columns: Its columns.
+        is_transposed: Whether the values are mirrored.
+        sign: Factor of the values: 1 or -1.
+    """
+
+    rows: _Dofs
+    columns: _Dofs
+    is_transposed: bool
+    sign: int
+
+
 @dataclass
 class _Group:
-    """All terms on the same blocks of dofs."""
+    """All terms on the same blocks of dofs.
 
-    blocks: tuple[_Block, ...]
+    Attributes:
+        blocks: Dofs of each argument.
+        terms: The terms.
+        values: Field value of the factor of each term.
+        places: Blocks of a matrix that get the values.
+        is_symmetric: Whether the block of a matrix is its own transpose.
+        keys: Tables of the terms, in any order of directions.
+        arrays: Factors at the points, by key or all in one array.
+        slots: Where the factors of each term go.
+    """
+
+    blocks: tuple[_Dofs, ...]
     terms: list[ArgumentTerm]
+    values: list[int]
+    places: list[_Place] = field(default_factory=list)
+    is_symmetric: bool = False
     keys: list[Key] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     slots: list[Expression] = field(default_factory=list)
@@ -64,7 +97,7 @@ class ArgumentIntegrals:
         self,
         builder: KernelBuilder,
         integral: FormIntegral,
-        terms: Sequence[ArgumentTerm],
+        terms: Sequence[tuple[ArgumentTerm, int]],
         access: FrameAccess,
         tables: LineTables,
         pool: ArrayPool,
@@ -75,21 +108,38 @@ class ArgumentIntegrals:
         self._tables = tables
         self._pool = pool
         self._dim = access.frame.dim
+        self._stored: dict[int, Array] = {}
+        self._groups = self._group(terms)
+        self._uses: Counter[str] = Counter(a.name for g in self._groups for a in g.arrays)
+
+    def _group(self, terms: Sequence[tuple[ArgumentTerm, int]]) -> list[_Group]:
+        """Return the terms by blocks of dofs, without the blocks of a matrix that are copies of others."""
         grouped: dict[Any, _Group] = {}
-        for term in terms:
+        for term, value in terms:
             blocks = tuple(self._block(a) for a in term.arguments)
-            grouped.setdefault(blocks, _Group(blocks, [])).terms.append(term)
-        self._groups = list(grouped.values())
-        for group in self._groups:
+            group = grouped.setdefault(blocks, _Group(blocks, [], []))
+            group.terms.append(term)
+            group.values.append(value)
+        groups = list(grouped.values())
+        if len(self._integral.arguments) == 2:
+            groups = [_place(groups, found) for found in find_equal_blocks([self._signature(g) for g in groups])]
+        for group in groups:
             if group.blocks:
                 self._prepare(group)
+        return groups
 
-    def _block(self, argument: Terminal) -> _Block:
+    def _signature(self, group: _Group) -> Block:
+        return collect_block([tuple(map(self._basis, term.arguments)) for term in group.terms], group.values)
+
+    def _basis(self, argument: Terminal) -> Hashable:
+        return (self._block(argument).factor, argument.derivatives or (0,) * self._dim, argument.side)
+
+    def _block(self, argument: Terminal) -> _Dofs:
         element = self._integral.arguments[argument.index]
         scalar, offset, stride = component_layout(element, argument.component)
         factor = tensor_factor(scalar)
         assert factor is not None
-        return _Block(factor, argument.side, argument.side * element.dim + offset, stride)
+        return _Dofs(factor, argument.side, argument.side * element.dim + offset, stride)
 
     def _prepare(self, group: _Group) -> None:
         """Find all keys that the terms can have in any order of directions, and where each term is stored."""
@@ -101,13 +151,19 @@ class ArgumentIntegrals:
         group.keys = sorted({key for keys in by_term for key in keys})
         table = np.array([[group.keys.index(key) for key in keys] for keys in by_term])
         if (table == table[:, :1]).all():
-            group.arrays = [self._pool.take("factors", frame.n_points) for _ in group.keys]
+            group.arrays = [self._array(group.values[row]) for row in table[:, 0].argsort()]
         else:
             group.arrays = [make_array(self._builder, "factors", (len(group.keys), *frame.n_points))]
         for numbers in table:
             group.slots.append(self._slot(numbers.reshape(shape), sides))
         if len(group.keys) > len(group.terms):
             self._clear(group)
+
+    def _array(self, value: int) -> Array:
+        """Return the array of a factor; equal factors are stored once."""
+        if value not in self._stored:
+            self._stored[value] = self._pool.take("factors", self._access.frame.n_points)
+        return self._stored[value]
 
     def _key(self, group: _Group, term: ArgumentTerm, sides: list[int], orders: tuple[int, ...]) -> Key:
         """Return for each role the derivative of each argument."""
@@ -132,12 +188,16 @@ class ArgumentIntegrals:
 
     def store(self, point: tuple[Expression, ...]) -> None:
         """Write the factors at one point; a term without arguments is added to the result at once."""
+        done: set[Expression] = set()
         for group in self._groups:
             for number, term in enumerate(group.terms):
                 if not group.arrays:
                     self._builder.accumulate(prim.Variable("A")[0], term.factor)
-                else:
-                    self._builder.assign(group.factor(group.slots[number], point), term.factor)
+                    continue
+                target = group.factor(group.slots[number], point)
+                if target not in done:
+                    self._builder.assign(target, term.factor)
+                    done.add(target)
 
     def integrate(self) -> None:
         """Write the contractions of all groups."""
@@ -158,23 +218,43 @@ class ArgumentIntegrals:
         self._write(group, stages, layout, line.unrolled_matrix, line.entry)
 
     def _integrate_matrix(self, group: _Group) -> None:
-        n_points = self._access.frame.n_points
-        extents = tuple(block.factor.n for block in group.blocks)
-        stages = plan_integration(group.keys, [int(np.prod(extents))] * self._dim, n_points)
+        """Write the contractions of a block of a matrix.
+
+        Of a symmetric block, the pairs of dofs of one direction, the one that is contracted first, are a triangle.
+        The entries that mirror each other within the diagonal of this direction are both computed; each counts half.
+        """
         lines = [block.factor for block in group.blocks]
         sides = [block.side for block in group.blocks]
-        self._write(
-            group,
-            stages,
-            Layout((extents,) * self._dim, n_points),
-            lambda role, orders: None,
-            lambda role, orders, point, dofs: self._tables.entry(role, lines, orders, sides, point[0], dofs),
-        )
+        full = (lines[0].n, lines[1].n)
+        stages, layout = min(
+            (self._plan_matrix(group, full, role) for role in (range(self._dim) if group.is_symmetric else (None,))),
+            key=lambda plan: plan[2],
+        )[:2]
+
+        def entry(role: int, orders: Any, point: tuple[Expression, ...], dofs: tuple[Expression, ...]) -> Expression:
+            return self._tables.entry(role, lines, orders, sides, point[0], dofs)
+
+        self._write(group, stages, layout, lambda role, orders: None, entry)
+
+    def _plan_matrix(
+        self, group: _Group, full: tuple[int, int], triangle: int | None
+    ) -> tuple[list[Stage], Layout, int]:
+        """Return stages, layout, and their cost, with a triangle of pairs in one direction."""
+        n_points = self._access.frame.n_points
+        extents: list[tuple[int, ...]] = [full] * self._dim
+        if triangle is not None:
+            extents[triangle] = (full[0] * (full[0] + 1) // 2,)
+        n_dofs = [int(np.prod(e)) for e in extents]
+        stages = plan_integration(group.keys, n_dofs, n_points)
+        return stages, Layout(tuple(extents), n_points), count_products(stages, n_points, n_dofs)
 
     def _write(self, group: _Group, stages: list[Stage], layout: Layout, matrix: Any, entry: Any) -> None:
         def add(index: Index, value: Expression) -> None:
-            entry = tuple(self._row(block, [i[n] for i in index]) for n, block in enumerate(group.blocks))
-            self._builder.accumulate(prim.Variable("A")[entry if len(entry) > 1 else entry[0]], value)
+            if len(group.blocks) == 1:
+                row = self._row(group.blocks[0], [i for (i,) in index])
+                self._builder.accumulate(prim.Variable("A")[row], value)
+            else:
+                self._add_to_matrix(group, index, value)
 
         side = group.blocks[0].side
         context = StageContext(
@@ -187,11 +267,27 @@ class ArgumentIntegrals:
             lambda role, number: self._tables.point(role, side, number),
             {(None,) * self._dim: add},
             self._pool,
-            dict(zip(group.keys, group.arrays, strict=True)) if group.is_static else {},
+            {
+                k: a
+                for k, a in zip(group.keys, group.arrays, strict=False)
+                if group.is_static and self._uses[a.name] == 1
+            },
         )
         write_stages(self._builder, stages, [context])
 
-    def _row(self, block: _Block, index: Sequence[Expression]) -> Expression:
+    def _add_to_matrix(self, group: _Group, index: Index, value: Expression) -> None:
+        """Add a value to all entries of the result that it belongs to."""
+        n = group.blocks[0].factor.n
+        pairs = [dofs if len(dofs) == 2 else self._tables.pair(n, dofs[0]) for dofs in index]
+        first, second = ([pair[number] for pair in pairs] for number in (0, 1))
+        for place in group.places:
+            signed = value if place.sign > 0 else -value
+            rows, columns = (second, first) if place.is_transposed else (first, second)
+            for i, j in ((rows, columns), (columns, rows))[: 1 + group.is_symmetric]:
+                entry = (self._row(place.rows, i), self._row(place.columns, j))
+                self._builder.accumulate(prim.Variable("A")[entry], signed)
+
+    def _row(self, block: _Dofs, index: Sequence[Expression]) -> Expression:
         """Return the row or column of the result for one multi-index per role."""
         stored = self._access.frame.sides[block.side].gather(block.factor.permutation)
         if stored.shape[1] == 1:
@@ -203,6 +299,16 @@ class ArgumentIntegrals:
         position = (self._access.order(block.side), flat) if len(stored) > 1 else flat
         table = prim.Variable(self._builder.table("gather", stored if len(stored) > 1 else stored[0]))
         return block.start + block.stride * table[position]
+
+
+def _place(groups: Sequence[_Group], found: EqualBlocks) -> _Group:
+    """Return the group of a block that is computed, with all places that its values belong to."""
+    group = groups[found.number]
+    for copy in (Copy(found.number, is_transposed=False, sign=1), *found.copies):
+        rows, columns = groups[copy.number].blocks
+        group.places.append(_Place(rows, columns, copy.is_transposed, copy.sign))
+    group.is_symmetric = found.is_symmetric
+    return group
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ and no predicate may depend on a value that differs between cells, and only real
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +33,6 @@ from formcompiler.errors import VectorizationError
 from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import BatchTag
 
-_log = logging.getLogger(__name__)
-
 LANE = "lane"
 """Name of the iname that runs over lanes."""
 
@@ -47,12 +44,10 @@ class CellLanes:
     Attributes:
         lanes: Number of cells W of one batch.
         uniform: Names of the arguments that are the same for all cells of a batch.
-        strict: Whether a kernel that cannot have lanes is an error; otherwise it stays as it is.
     """
 
     lanes: int
     uniform: frozenset[str]
-    strict: bool = True
 
     def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
         """Return the kernel of W cells.
@@ -62,14 +57,8 @@ class CellLanes:
         """
         kernel = t_unit.default_entrypoint
         varying = find_varying(kernel, {a.name for a in kernel.args} - self.uniform)
-        try:
-            check_trips(kernel, varying)
-            check_elementwise(kernel, varying)
-        except VectorizationError as error:
-            if self.strict:
-                raise
-            _log.info("%s has no lanes: %s", kernel.name, error)
-            return t_unit
+        check_trips(kernel, varying)
+        check_elementwise(kernel, varying)
         lane = kernel.get_var_name_generator()(LANE)
         domain = isl.BasicSet(f"{{ [{lane}] : 0 <= {lane} < {self.lanes} }}")
         domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]

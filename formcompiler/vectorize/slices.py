@@ -22,7 +22,6 @@ elements that do not follow one another costs as much as all of them (`formcompi
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import loopy as lp
@@ -33,8 +32,6 @@ from formcompiler.vectorize.blocks import make_blocks
 from formcompiler.vectorize.choose import Chooser
 from formcompiler.vectorize.strip import Stripper
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class SliceLanes:
@@ -42,11 +39,9 @@ class SliceLanes:
 
     Attributes:
         lanes: Number of lanes W.
-        strict: Whether a kernel none of whose loops can have lanes is an error; otherwise it stays as it is.
     """
 
     lanes: int
-    strict: bool = True
 
     def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
         """Return the kernel with lanes.
@@ -64,7 +59,7 @@ class SliceLanes:
                 extents = tuple(int(kernel.get_constant_iname_length(i)) for i in body.choice.inames)
                 stripper.strip(body, make_blocks(extents, self.lanes))
             is_possible |= chooser.is_possible
-        if not is_possible and self.strict:
+        if not is_possible:
             raise VectorizationError(
                 f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(nests)}"
             )

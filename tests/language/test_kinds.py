@@ -7,9 +7,10 @@ import basix.ufl
 import numpy as np
 import pytest
 import ufl
-from checking import FLAT_CELLS, agree, arguments, coefficient, mesh, space
+from checking import FLAT_CELLS, agree, arguments, coefficient, mesh, refused, space
 
 import formcompiler
+from formcompiler.errors import UnsupportedFormError
 
 FAMILIES = {
     "interval": (),
@@ -127,3 +128,33 @@ def test_equal_integrands_on_many_subdomains_share_a_kernel():
     assert sorted(len(integral.subdomain_ids) for integral in compiled.integrals) == [1, 39]
     corners = [[0, 0], [1, 0], [0, 1]]
     assert np.array_equal(compiled.tabulate_tensor("cell", 40, corners), np.zeros((3, 3)))
+
+
+def test_expressions_of_numbers_alone_need_no_mesh_and_no_coordinates():
+    constant = ufl.Constant(mesh("hexahedron"), shape=(2,))
+    values = formcompiler.compile_expression(3 * constant, [[0.1, 0.2, 0.3]]).tabulate_tensor(
+        None, constants={constant: [1, 2]}
+    )
+    assert np.array_equal(values, [[3, 6]])
+    f = coefficient(mesh("quadrilateral"), "DG", 0)
+    for expression, wanted in ((ufl.as_ufl(3.0), [3]), (ufl.Identity(2), [1, 0, 0, 1]), (ufl.grad(f), [0, 0])):
+        compiled = formcompiler.compile_expression(expression, [[0.1, 0.2], [0.3, 0.4]])
+        assert np.array_equal(compiled.tabulate_tensor(np.eye(4), coefficients={f: [1]}), [wanted, wanted])
+
+
+def test_expressions_that_are_no_tensors_at_points_are_refused():
+    f, other = coefficient(mesh("triangle")), coefficient(mesh("triangle"))
+    with pytest.raises(UnsupportedFormError, match="1 free indices: sum over them"):
+        formcompiler.compile_expression(ufl.grad(f)[ufl.Index()], [[0.1, 0.2]])
+    with pytest.raises(UnsupportedFormError, match="lives on 2 meshes"):
+        formcompiler.compile_expression(f * other, [[0.1, 0.2]])
+    with pytest.raises(UnsupportedFormError, match="points must have 1, 2 or 3 coordinates"):
+        formcompiler.compile_expression(ufl.as_ufl(1.0), [0.1, 0.2])
+
+
+def test_quadrature_elements_of_a_named_rule_fit_integrals_with_this_rule():
+    domain = mesh("quadrilateral")
+    points = basix.ufl.quadrature_element("quadrilateral", scheme="GLL", degree=3)
+    q, v = ufl.Coefficient(ufl.FunctionSpace(domain, points)), ufl.TestFunction(space(domain))
+    agree({"named": q * v * ufl.dx(scheme="GLL", degree=3), "by the element": q * v * ufl.dx})
+    refused(q * v * ufl.dx(degree=3), "quadrature_rule asks for other points")

@@ -8,6 +8,9 @@ import scipy.special
 import ufl
 from checking import agree, coefficient, mesh, refused, space, tensor
 
+import formcompiler
+from formcompiler.errors import UnsupportedFormError
+
 DOMAIN = mesh("triangle")
 V = space(DOMAIN)
 U, W, C = ufl.Coefficient(V), ufl.Coefficient(V), ufl.Constant(DOMAIN)
@@ -118,6 +121,11 @@ SESQUILINEAR = {
     "means": ufl.cell_avg(U) * ufl.CellVolume(DOMAIN) * W * DX + ufl.cell_avg(W) * DX,
     "mean of a test function": ufl.inner(U, ufl.cell_avg(Y)) * DX,
     "facets": ufl.inner(ufl.dot(ufl.grad(U), N), Y) * ufl.ds + ufl.inner(ufl.jump(U), ufl.avg(Y)) * ufl.dS(degree=3),
+    "powers": (U**W + 2**U) * ufl.dx,
+    "parts of gradients": ufl.real(ufl.grad(U))[0] * ufl.dot(ufl.imag(ufl.grad(W)), ufl.grad(U)) * DX,
+    "gradients of parts": ufl.inner(ufl.grad(ufl.imag(W) ** 2), ufl.grad(Y)) * DX,
+    "modulus of data": ufl.derivative(ufl.inner(abs(W) * U**2, Y) * DX, U),
+    "gradient of a modulus": ufl.grad(ufl.sqrt(ufl.real(U) ** 2 + ufl.imag(U) ** 2))[1] * U * DX,
     "size of a volume": ufl.conditional(ufl.lt(ufl.CellVolume(DOMAIN), 0.5), U, W) * DX,
 }
 
@@ -144,8 +152,10 @@ def test_inner_products_conjugate_the_test_function():
         (ufl.max_value(U, W), "complex numbers have no order: compare real"),
         (ufl.conditional(ufl.lt(U, W), U, W), "complex numbers have no order: compare real"),
         (ufl.sign(U), "complex numbers have no order: compare real"),
+        (ufl.grad(abs(U))[0], r"w_\d+\| of a complex number has no complex derivative; write abs\(real"),
+        (ufl.derivative(abs(U), U, W), "has no complex derivative"),
     ],
-    ids=["atan2", "erf", "bessel", "max", "lt", "sign"],
+    ids=["atan2", "erf", "bessel", "max", "lt", "sign", "gradient of abs", "derivative of abs"],
 )
 def test_real_functions_of_complex_numbers_are_refused(expression, words):
     refused(expression * DX, words, scalar_type="complex128")
@@ -158,3 +168,13 @@ def test_bilinear_forms_are_refused_in_complex_mode():
 
 def test_functions_outside_of_their_domain_are_refused_where_they_are_literals():
     refused(ufl.sqrt(ufl.as_ufl(-2.0)) * U * DX, "not defined over the real numbers")
+
+
+def test_the_imaginary_part_of_real_data_is_refused():
+    refused(ufl.imag(U) * DX, "imag.*of real data: compile with a complex scalar_type")
+
+
+def test_conditions_are_no_numbers():
+    refused(ufl.lt(U, 1) * U * DX, "is used as a number: write conditional")
+    with pytest.raises(UnsupportedFormError, match="is used as a number"):
+        formcompiler.compile_expression(U + ufl.gt(U, 1), [[0.2, 0.2]])

@@ -27,6 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 Tabulate = Callable[..., Any]
 
+FFCX_OPTIONS = ("epsilon", "table_rtol", "table_atol", "verbosity")
+"""Options of FFCx about how it stores tables and what it prints, which formcompiler has no use for."""
+
 
 class Oracle(NamedTuple):
     """What can be asked for numbers: tensors of forms, values of expressions, and whether it compiles."""
@@ -57,11 +60,14 @@ def formcompiler_oracle() -> Oracle:
             compiled[key] = (formcompiler.compile_form(form, **options), form)
         return compiled[key][0]
 
+    def ours(options: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in options.items() if name not in FFCX_OPTIONS}
+
     def tabulate(form: Any, itype: str, marker: int | None, x: Any, options: dict[str, Any], **data: Any) -> Any:
-        return compile_form(form, **options).tabulate_tensor(itype, marker, x, **data)
+        return compile_form(form, **ours(options)).tabulate_tensor(itype, marker, x, **data)
 
     def tabulate_expression(expr: Any, points: Any, x: Any, options: dict[str, Any], **data: Any) -> Any:
-        return formcompiler.compile_expression(expr, points, **options).tabulate_tensor(x, **data)
+        return formcompiler.compile_expression(expr, points, **ours(options)).tabulate_tensor(x, **data)
 
     return Oracle(tabulate, tabulate_expression, compile_form, formcompiler.errors.FormCompilerError)
 
@@ -119,7 +125,8 @@ def case_functions(oracle: Oracle, default_type: str) -> tuple[Tabulate, Tabulat
         facet_cell: str | None = None,
     ) -> Any:
         chosen = {"scalar_type": dtype or default_type, **(options or {})}
-        result = oracle.form(form, itype, marker, x, chosen, **_data(w, c, facet, perm))
+        data = _data(w, c, *_entity(itype, facet, perm))
+        result = oracle.form(form, itype, marker, x, chosen, **data)
         return result[()] if np.ndim(result) == 0 else result
 
     def etab(
@@ -137,6 +144,13 @@ def case_functions(oracle: Oracle, default_type: str) -> tuple[Tabulate, Tabulat
         return oracle.expression(expr, np.asarray(points, dtype=float), x, chosen, **_data(w, c, facet, perm))
 
     return tab, etab
+
+
+def _entity(itype: str, facet: Any, perm: Any) -> tuple[Any, Any]:
+    """Return facets and permutations, those that are not given being number 0; one for each side."""
+    if itype != "interior_facet":
+        return (0 if facet is None and itype != "cell" else facet), perm
+    return tuple(np.resize(np.atleast_1d(0 if n is None else n), 2) for n in (facet, perm))
 
 
 def _data(w: Any, c: Any, facet: Any, perm: Any) -> dict[str, Any]:

@@ -23,6 +23,16 @@ def check(tab, etab):
     assert np.allclose(etab(f * ufl.grad(u), [[0.5, 0]], x=corners, w={f: [2, 4, 0]}), [[[-3, 3, 0], [-3, 0, 3]]])
 """
 
+DEFAULTS = """
+def check(tab, etab):
+    flux = tab(f * v * ufl.ds, "exterior_facet", x=corners, w={f: [1, 1, 1]})
+    assert np.allclose(flux, np.sqrt(2) * np.array([0, 0.5, 0.5]))
+    both = np.stack([corners, corners])
+    jump = ufl.avg(f) * ufl.dS
+    assert np.isclose(tab(jump, "interior_facet", x=both, w={f: [1, 1, 1, 3, 3, 3]}), 2 * np.sqrt(2))
+    assert np.isclose(tab(f * ufl.dx, x=corners, w={f: [2, 2, 2]}, options={"epsilon": 1e-14}), 1.0)
+"""
+
 WRONG = """
 def check(tab, etab):
     assert np.isclose(tab(f * ufl.dx, x=corners, w={f: [2, 2, 2]}), 1.5)
@@ -80,3 +90,8 @@ def test_forms_that_must_be_refused_need_an_error_with_the_right_words(tmp_path,
 def test_an_oracle_without_a_compiler_skips_error_cases(tmp_path, capsys):
     status, lines = run(tmp_path, capsys, "reference", _01_refused=REFUSED)
     assert (status, lines[-1]) == (0, "SKIP: 1")
+
+
+def test_facets_that_a_case_does_not_name_are_number_0(tmp_path, capsys):
+    status, lines = run(tmp_path, capsys, "formcompiler", _01_defaults=DEFAULTS)
+    assert status == 0, lines
