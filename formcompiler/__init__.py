@@ -9,14 +9,16 @@ from formcompiler.errors import FormCompilerError
 
 if TYPE_CHECKING:
     from formcompiler.driver import compile_expression, compile_form
+    from formcompiler.elements.mixed import mixed_element
     from formcompiler.problem import Box, Dirichlet, Problem
 
-__all__ = ["Box", "Dirichlet", "FormCompilerError", "Problem", "compile_expression", "compile_form"]
+__all__ = ["Box", "Dirichlet", "FormCompilerError", "Problem", "compile_expression", "compile_form", "mixed_element"]
 __version__ = "0.1.0"
 
 _LAZY = {
     "compile_form": "formcompiler.driver",
     "compile_expression": "formcompiler.driver",
+    "mixed_element": "formcompiler.elements.mixed",
     "Problem": "formcompiler.problem",
     "Box": "formcompiler.problem",
     "Dirichlet": "formcompiler.problem",

@@ -15,6 +15,7 @@ from formcompiler.compiled_operator import plan_file
 from formcompiler.errors import InvalidOptionError, UnsupportedFormError
 from formcompiler.formfile import FormFile
 from formcompiler.frontend.analysis import analyse_expression, analyse_form, expression_data
+from formcompiler.frontend.blocks import join_blocks
 from formcompiler.frontend.rules import is_runtime
 from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
@@ -45,6 +46,7 @@ def compile_form(
     """
     checked = make_options(**options)
     with _deep_recursion():
+        form = join_blocks(form)
         analysed = analyse_form(form, checked, names)
         namer = Namer()
         labels = [namer.unique(i.integral_type + "_runtime" * i.is_runtime) for i in analysed.integrals]

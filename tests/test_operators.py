@@ -128,9 +128,9 @@ def test_forms_of_higher_rank_are_refused(tmp_path: Path) -> None:
         plan(tmp_path, "forms = [Argument(V, 0)*Argument(V, 1)*Argument(V, 2)*dx]")
 
 
-def test_mixed_function_spaces_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFormError, match=r"mixed_element"):
-        plan(tmp_path, "M = MixedFunctionSpace(V, W); p, q = TestFunctions(M); forms = [p*dx + q*dx]")
+def test_test_functions_of_mixed_function_spaces_are_blocks_of_one(tmp_path: Path) -> None:
+    operators = plan(tmp_path, "M = MixedFunctionSpace(V, W); p, q = TestFunctions(M); forms = [p*dx + q*dx]")
+    assert [operator.test_element.is_mixed for operator in operators.values()] == [True]
 
 
 def test_linear_forms_without_unknown_are_loads(tmp_path: Path) -> None:

@@ -115,10 +115,6 @@ class TerminalFinder:
         if vanishes(element, flat, modified.derivatives):
             return {}
         if isinstance(function, uc.Argument):
-            if function.part() is not None:
-                raise UnsupportedFormError(
-                    f"{function} has a part number; use one mixed element and split(), or separate forms per block"
-                )
             number = self._arguments[function]
             terminal = Terminal("argument", number, flat, modified.derivatives, modified.restriction)
             return {(terminal,): graph.one}

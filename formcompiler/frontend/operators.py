@@ -19,6 +19,7 @@ from ufl.algorithms import expand_derivatives
 from ufl.algorithms.analysis import extract_coefficients
 
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.blocks import join_blocks
 from formcompiler.frontend.checks import check_form, errors_of_ufl
 from formcompiler.naming import Namer, to_identifier
 
@@ -128,6 +129,7 @@ def plan_operators(
         UnsupportedFormError: if it is not clear which coefficient is the unknown, or UFL refuses the form.
     """
     with errors_of_ufl([form for _, form in forms], names):
+        forms = [(name, join_blocks(form)) for name, form in forms]
         for _, form in forms:
             check_form(form)
             _check_rank(form)
@@ -140,11 +142,6 @@ def plan_operators(
 def _check_rank(form: Any) -> None:
     arguments = form.arguments()
     numbers = [argument.number() for argument in arguments]
-    if any(argument.part() is not None for argument in arguments):
-        raise UnsupportedFormError(
-            "the form has arguments from a ufl.MixedFunctionSpace; use a FunctionSpace of basix.ufl.mixed_element, or "
-            "compile each block of ufl.extract_blocks(form) as a form of its own"
-        )
     if numbers not in ([], [0], [0, 1]):
         raise UnsupportedFormError(
             f"the form has arguments with the numbers {numbers}; an operator has a test function (0) and perhaps a "
