@@ -133,7 +133,7 @@ def _kernel_name(role: str, integral: FormIntegral, others: Sequence[FormIntegra
     """Return a name such as "residual_boundary" or, if there are several, "residual_boundary_3"."""
     name = f"{to_identifier(role)}_{WHERE[integral.integral_type]}"
     if integral.is_runtime:
-        name += "_runtime"
+        name += f"_{integral.integral_type}" if integral.integral_type in ("cutcell", "interface") else "_runtime"
     if sum(_are_alike(integral, other) for other in others) == 1:
         return name
     ids = [i for i in integral.subdomain_ids if isinstance(i, int)]

@@ -14,7 +14,7 @@ from formcompiler.codegen.local_operator import write_class
 from formcompiler.codegen.operator_code import OperatorCode, OperatorKernel
 from formcompiler.compiled_operator import CompiledOperator, compile_expressions, compile_operator, plan_file
 from formcompiler.elements import cells
-from formcompiler.frontend.integrals import FormIntegral
+from formcompiler.frontend.integrals import IN_CELLS, FormIntegral
 from formcompiler.frontend.operators import OperatorForms, OperatorNames
 from formcompiler.kernels import Kernel
 from formcompiler.naming import Namer, to_identifier
@@ -109,8 +109,11 @@ def find_refusal(integrals: Sequence[FormIntegral]) -> str:
     for integral in integrals:
         if integral.integral_type == "vertex":
             return "it has an integral over vertices (dP), and local operators see cells and facets only"
-        if integral.is_runtime:
-            return "it has an integral with quadrature_rule 'runtime', and assemblers have no points to give"
+        if integral.is_runtime and integral.integral_type not in IN_CELLS:
+            return (
+                "it has an integral over facets with quadrature_rule 'runtime', whose points are in the facet's own "
+                "coordinates, and assemblers number facets in other ways"
+            )
         if integral.cell not in (*cells.TENSOR_CELLS, *cells.SIMPLICES):
             return f"the facets of the cell {integral.cell} have several shapes"
         if integral.coordinate_element.dim != len(cells.vertices(integral.cell)) * integral.gdim:

@@ -174,18 +174,24 @@ class _Method:
         lines = []
         for kernel in self._kernels:
             statement = call(kernel.method.name, [self._argument(p, result) for p in kernel.method.parameters], _DEPTH)
-            condition = self._condition(kernel)
-            lines += [condition, indent(statement)] if condition else [statement]
+            conditions = self._conditions(kernel)
+            lines += [line for condition in conditions for line in (condition, indent(statement))] or [statement]
         return lines
 
-    def _condition(self, kernel: OperatorKernel) -> str:
+    def _conditions(self, kernel: OperatorKernel) -> list[str]:
+        """Return the conditions under each of which a kernel is called; none if it always is."""
+        if kernel.integral.is_runtime:
+            rule = f"data.{kernel.integral.integral_type}_rule(eg.entity(), {{}})"
+            return [f"if (const auto rule = {rule.format(n)}; rule.n_points > 0)" for n in kernel.ids or (-1,)]
         if kernel.ids is None:
-            return ""
-        return "if (" + " || ".join(f"id == {number}" for number in kernel.ids) + ")"
+            return []
+        return ["if (" + " || ".join(f"id == {number}" for number in kernel.ids) + ")"]
 
     def _argument(self, parameter: Parameter, result: str) -> str:
         if parameter.role == "result":
             return result
+        if parameter.role in ("n_points", "points", "weights"):
+            return f"rule.{parameter.name}"
         if parameter.role != "constant":
             return parameter.name
         shape = dict(self._code.constants)[parameter.name]

@@ -124,6 +124,7 @@ def _data_struct(code: OperatorCode) -> str:
                 f"/// Returns the id of {what} for integrals on parts of the mesh; -1: no part.\n"
                 f"template <class Entity>\nint {function} const\n{{\n  return -1;\n}}"
             )
+    parts += [_rule_function(code, kind) for kind in code.rules]
     for coefficient, element in code.coefficients:
         about = (
             f"Writes the {element.dim} dofs of {coefficient} on a cell: {_describe(element)}, in the order of DUNE's "
@@ -137,3 +138,24 @@ def _data_struct(code: OperatorCode) -> str:
         )
     about = comment(f"Data of {code.class_name}: derive from it, and define the functions that you need anew.")
     return "\n".join([about, f"struct {name}", "{", _join(parts), "};"])
+
+
+_RULES = {
+    "cell": "integrals over cells with quadrature_rule 'runtime', weights on the reference cell",
+    "cutcell": "integrals over cut cells (dC), weights on the reference cell",
+    "interface": "integrals over interfaces (dI), weights that add up to the area of the interface in the cell",
+}
+
+
+def _rule_function(code: OperatorCode, kind: str) -> str:
+    """Return the function that the class asks for the points of one type of integrals."""
+    about = (
+        f"Returns the points of {_RULES[kind]}, on a subdomain (-1: the integral names none): an object with members "
+        f"n_points, points (const {code.real}*, reference coordinates, axes (point, direction)) and weights (const "
+        f"{code.real}*), which live at least until the next call."
+    )
+    return (
+        f"{comment(about, 1)}\ntemplate <class Entity>\nauto {kind}_rule(const Entity&, int) const\n{{\n"
+        "  static_assert(sizeof(Entity) == 0,\n"
+        f'                "give {code.class_name} a Data type with {kind}_rule");\n}}'
+    )

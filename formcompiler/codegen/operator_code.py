@@ -26,7 +26,24 @@ WHERE: dict[str, Where] = {
 
 RESERVED_IN_CLASS = (
     *("A", "coordinate_dofs", "facet", "facet_permutation", "T", "R", "Scalar", "Real", "RealType", "Data", "data"),
-    *("x", "z", "r", "y", "eg", "ig", "lfsu", "lfsv", "lfsu_s", "lfsv_s", "lfsu_n", "lfsv_n", "x_s", "x_n", "z_s"),
+    *(
+        "x",
+        "z",
+        "r",
+        "y",
+        "eg",
+        "ig",
+        "lfsu",
+        "lfsv",
+        "lfsu_s",
+        "lfsv_s",
+        "lfsu_n",
+        "lfsv_n",
+        "x_s",
+        "x_n",
+        "z_s",
+        "rule",
+    ),
     *("z_n", "r_s", "r_n", "y_s", "y_n", "mat", "mat_ss", "mat_sn", "mat_ns", "mat_nn", "inside", "outside", "id"),
     *("Index", "A_storage", "now", "time_", "isLinear", "values", "facet_number", "read_dofs", "read_corners"),
     *("outside_permutation", "add_vector", "add_matrix", "add_links", "add_quotients", "add_directional_quotient"),
@@ -136,12 +153,21 @@ class OperatorCode:
 
     def has_ids(self, *places: Where) -> bool:
         """Return whether kernels at these places apply to entities with certain ids only."""
-        return self.is_operator and any(k.ids is not None and k.where in places for k in self.kernels)
+        return self.is_operator and any(
+            k.ids is not None and k.where in places and not k.integral.is_runtime for k in self.kernels
+        )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Return the types of the integrals whose points the class asks a data object for."""
+        types = (k.integral.integral_type for k in self.kernels if self.is_operator and k.integral.is_runtime)
+        return tuple(dict.fromkeys(types))
 
     @property
     def needs_data(self) -> bool:
-        """Return whether the class asks a data object for coefficients or ids."""
-        return self.is_operator and (bool(self.coefficients) or self.has_ids("volume", "boundary", "skeleton"))
+        """Return whether the class asks a data object for coefficients, ids or points."""
+        places: tuple[Where, ...] = ("volume", "boundary", "skeleton")
+        return self.is_operator and (bool(self.coefficients or self.rules) or self.has_ids(*places))
 
 
 def constant_size(shape: tuple[int, ...]) -> int:
