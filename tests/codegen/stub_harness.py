@@ -124,9 +124,13 @@ def build(
     trial: str = "V",
     constants: tuple[tuple[str, Any], ...] = (),
     coefficients: tuple[str, ...] = (),
+    rules: tuple[tuple[str, int, Any, Any], ...] = (),
     **options: Any,
 ) -> Driver:
-    """Return the driver of the only operator of a form file; test and trial are names of function spaces."""
+    """Return the driver of the only operator of a form file; test and trial are names of function spaces.
+
+    Rules are types and subdomains of integrals with nested tuples of points and weights.
+    """
     file = load(name, text)
     directory = scratch() / f"{name}_driver"
     (header,) = compile_file(file, directory, make_options(**options))
@@ -137,12 +141,29 @@ def build(
         directory / "main", header.read_text(), file, test_element, trial_element, dict(constants), coefficients
     )
     source = directory / "main.cc"
-    source.write_text(main_text(name, driver, gdim))
+    source.write_text(main_text(name, driver, gdim, rules))
     compile_cpp(source, "-o", str(driver.program))
     return driver
 
 
-def main_text(name: str, driver: Driver, gdim: int) -> str:
+def rule_functions(rules: tuple[tuple[str, int, Any, Any], ...]) -> str:
+    """Return the functions of a data class that give points and weights, none for unknown subdomains."""
+    lines = ["  struct Rule { int n_points; const double* points; const double* weights; };"] if rules else []
+    for kind in dict.fromkeys(rule[0] for rule in rules):
+        lines.append(f"  template <class E>\n  Rule {kind}_rule(const E&, int id) const\n  {{")
+        for _, number, points, weights in (rule for rule in rules if rule[0] == kind):
+            arrays = f"static const double a[] = {cpp_value(points)}, b[] = {cpp_value(weights)};"
+            lines += [
+                f"    if (id == {number}) {{",
+                f"      {arrays}",
+                f"      return {{{len(weights)}, a, b}};",
+                "    }",
+            ]
+        lines.append("    return {0, nullptr, nullptr};\n  }")
+    return "\n".join(lines)
+
+
+def main_text(name: str, driver: Driver, gdim: int, rules: tuple[tuple[str, int, Any, Any], ...] = ()) -> str:
     """Return the main program around one operator."""
     class_name = "".join(word.capitalize() for word in name.split("_"))
     reads = "\n".join(
@@ -158,7 +179,11 @@ def main_text(name: str, driver: Driver, gdim: int) -> str:
     type_ = f"formcompiler::{class_name}" + ("<Data>" if needs_data else "")
     sets = "\n".join(f"  op.set_{c}({cpp_value(v)});" for c, v in driver.constants.items())
     names = ", ".join(f'"{c}"' for c in driver.coefficients)
-    data = f"struct Data : formcompiler::{class_name}Data\n{{\n{reads}\n{ids}\n}};" if needs_data else ""
+    data = (
+        f"struct Data : formcompiler::{class_name}Data\n{{\n{reads}\n{ids}\n{rule_functions(rules)}\n}};"
+        if needs_data
+        else ""
+    )
     return f"""#include "{name}.hh"
 #include "pdelab_stub.hh"
 {data}
