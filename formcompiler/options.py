@@ -18,7 +18,10 @@ IN_CELL_STRATEGIES = ("slices",)
 """Strategies of vectorization for callers that hand over one cell at a time."""
 
 STRATEGIES = ("cells", *IN_CELL_STRATEGIES)
-"""All strategies of vectorization."""
+"""Strategies that are looked at if the user leaves the choice to the compiler."""
+
+QUANTITY_STRATEGIES = ("quantities", "hybrid")
+"""Strategies for callers that hand over one cell at a time that the user has to ask for: their search takes long."""
 
 
 def _option(default: Any, help: str, *, choices: tuple[Any, ...] = (), minimum: int | None = None) -> Any:
@@ -49,9 +52,10 @@ class Options:
     )
     vectorize: str = _option(
         "none",
-        "what the lanes of vectors are: nothing; cells; iterations of loops of one cell (slices); what the cost model "
-        "likes best of those for one cell (in_cell) or of all (auto); what is fastest on this machine (autotune)",
-        choices=("none", *STRATEGIES, "in_cell", "auto", "autotune"),
+        "what the lanes of vectors are: nothing; cells; iterations of loops of one cell (slices); quantities of one "
+        "cell; both of these (hybrid); what the cost model likes best of nothing and slices (in_cell), or of these and "
+        "cells (auto); which of the latter is fastest on this machine (autotune)",
+        choices=("none", *STRATEGIES, *QUANTITY_STRATEGIES, "in_cell", "auto", "autotune"),
     )
     lanes: str = _option(
         "auto", "number of lanes; as many as this machine's registers hold", choices=("auto", "2", "4", "8", "16")

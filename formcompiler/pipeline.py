@@ -14,11 +14,13 @@ from formcompiler.constfold.fold import FoldConstants
 from formcompiler.kernel.linearize import linearize
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.licm.transform import HoistInvariants
-from formcompiler.options import IN_CELL_STRATEGIES, STRATEGIES, Options
+from formcompiler.options import IN_CELL_STRATEGIES, QUANTITY_STRATEGIES, STRATEGIES, Options
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
 from formcompiler.vectorize.cells import CellLanes
 from formcompiler.vectorize.cheapest import CheapestLanes, Strategy
+from formcompiler.vectorize.hybrid import HybridLanes
+from formcompiler.vectorize.quantities import QuantityLanes
 from formcompiler.vectorize.slices import SliceLanes
 from formcompiler.vectorize.widen import WidenTemporaries
 
@@ -63,7 +65,7 @@ def _lane_counts(options: Options, strategy: str) -> list[int]:
 
 def _lanes_pass(options: Options, parameters: tuple[Parameter, ...]) -> Pass:
     """Return the pass of a strategy, or the one that chooses among several."""
-    if options.vectorize in STRATEGIES:
+    if options.vectorize in (*STRATEGIES, *QUANTITY_STRATEGIES):
         return _strategy(options, parameters).transform
     strategies = [_strategy(candidate, parameters) for candidate in candidates(options)[1:]]
     return CheapestLanes(tuple(strategies), simd_width())
@@ -74,7 +76,8 @@ def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         return Strategy("cells", lanes, lanes, CellLanes(lanes, uniform))
-    return Strategy("slices", lanes, 1, SliceLanes(lanes))
+    passes: dict[str, Callable[[int], Pass]] = {"quantities": QuantityLanes, "hybrid": HybridLanes}
+    return Strategy(options.vectorize, lanes, 1, passes.get(options.vectorize, SliceLanes)(lanes))
 
 
 def count_lanes(options: Options) -> int:

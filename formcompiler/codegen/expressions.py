@@ -11,6 +11,7 @@ from pymbolic.mapper import IdentityMapper
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import AddressFinder, Linear
+from formcompiler.kernel.choices import is_choice, value_in_lane
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -228,10 +229,23 @@ class ExpressionWriter:
     def _select(self, expression: Any) -> tuple[str, int]:
         if self.is_vector(expression):
             lane = self.lane_of(expression)
+            if is_choice(expression, lane):
+                return self._choice(expression, lane), _ATOM
             condition, a, b = expression.condition, expression.then, expression.else_
             return f"({self(condition)}) ? ({self.vector(a, lane)}) : ({self.vector(b, lane)})", _LOOSEST
         condition = self._at(expression.condition, _OR)
         return f"{condition} ? {self._at(expression.then, _OR)} : {self._at(expression.else_, _OR)}", _LOOSEST
+
+    def _choice(self, expression: Any, lane: str) -> str:
+        """Return a vector whose lanes are chosen by their numbers: loaded, if they are from one array."""
+        assert self._vectors is not None
+        values: list[Any] = [value_in_lane(expression, lane, n) for n in range(self._vectors.extents[lane])]
+        arrays = [v.aggregate if isinstance(v, prim.Subscript) else None for v in values]
+        if arrays[0] is None or any(array != arrays[0] for array in arrays):
+            return f"{self._vectors.kind(lane)}{{{', '.join(map(self, values))}}}"
+        name = str(values[0].aggregate.name)
+        places = [self._addresses.element(name, v.index_tuple) for v in values]
+        return self._vectors.load(name, places, lane, lambda place: self.element(name, place))
 
     def _comparison(self, expression: Any) -> tuple[str, int]:
         left, right = (self._at(e, _SUM) for e in (expression.left, expression.right))
