@@ -18,6 +18,7 @@ from formcompiler.progress import stage
 from formcompiler.runtime.compiler import build_library
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
 from formcompiler.runtime.rules import PointRules, RuleKey
+from formcompiler.runtime.schedule import CACHED_BYTES, order_visits
 from formcompiler.runtime.spaces import DofMap
 from formcompiler.runtime.tasks import Indices, IndicesStructure, KernelHandle, Table, Task, make_table, pointer
 
@@ -144,7 +145,7 @@ class Operator:
         self._check_rank(0)
         for number, task in enumerate(self._tasks):
             loop, _keep = self._make_loop(number, vectors)
-            _check_lanes(load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result)), task)
+            _check_lanes(load_engine().fc_assemble_number(ctypes.byref(loop), ctypes.byref(result)), [task])
         return result.value
 
     @stage("assemble vectors")
@@ -158,11 +159,25 @@ class Operator:
             raise InternalCompilerError(f"the result needs a contiguous array of {shape[0]} float64 numbers")
         for begin, end in self._own[1]:
             out[begin:end] = 0.0
-        for number, (task, target) in enumerate(zip(self._tasks, self._targets, strict=True)):
-            loop, _keep = self._make_loop(number, vectors)
+        if not self._tasks:
+            return out
+        loops, _keep = zip(*(self._make_loop(n, vectors) for n in range(len(self._tasks))), strict=True)
+        for loop, target in zip(loops, self._targets, strict=True):
             loop.target = target.structure()
-            _check_lanes(load_engine().fc_assemble_vector(ctypes.byref(loop), pointer(out)), task)
+        pointers = (ctypes.POINTER(_Loop) * len(loops))(*map(ctypes.pointer, loops))
+        visits = self._visits
+        _check_lanes(
+            load_engine().fc_assemble_vector(pointers, len(loops), pointer(visits), len(visits), pointer(out)),
+            self._tasks,
+        )
         return out
+
+    @cached_property
+    def _visits(self) -> IntArray:
+        """Return the order in which batches are assembled into a vector."""
+        width = self.arguments[0].cell_dofs.shape[1] * self._tasks[0].kernel.lanes if self._tasks else 1
+        group = max(1, CACHED_BYTES // (8 * width))
+        return order_visits([task.cells for task in self._tasks], self.mesh.n_cells, group)
 
     @stage("assemble matrices")
     def matrix(self, vectors: Sequence[FloatArray] = (), constrained: npt.ArrayLike = ()) -> sp.csr_matrix:
@@ -182,7 +197,7 @@ class Operator:
             loop, _keep = self._make_loop(number, vectors)
             tables = [pointer(table) for table in (starts, columns, values, rows, cols)]
             n_lost = load_engine().fc_assemble_matrix(ctypes.byref(loop), *tables)
-            _check_lanes(n_lost, task)
+            _check_lanes(n_lost, [task])
             if n_lost:
                 raise InternalCompilerError("an entry of the matrix has no place in its pattern")
         shape = tuple(dofmap.n_dofs for dofmap in self.arguments)
@@ -264,9 +279,10 @@ class Operator:
         return loop, [own, addresses]
 
 
-def _check_lanes(status: int, task: Task) -> None:
+def _check_lanes(status: int, tasks: Sequence[Task]) -> None:
     if status < 0:
-        raise InternalCompilerError(f"the engine has no loop for batches of {task.kernel.lanes} cells")
+        lanes = ", ".join(str(task.kernel.lanes) for task in tasks)
+        raise InternalCompilerError(f"the engine has no loop for batches of {lanes} cells")
 
 
 def _incidence(dofmap: DofMap, cells: IntArray) -> sp.csr_matrix:

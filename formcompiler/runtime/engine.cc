@@ -79,6 +79,13 @@ struct Loop {
   const double* weights;  // axes (point,)
 };
 
+// Batches of one loop that come one after the other.
+struct Visit {
+  int loop;
+  int begin;
+  int end;
+};
+
 }  // extern "C"
 
 namespace {
@@ -105,50 +112,75 @@ const int* row(const Table& table, std::int64_t batch) {
   return table.numbers + batch * table.width * W;
 }
 
-// W numbers of each of W lanes.
+// W consecutive entries of a kernel's array and as many consecutive numbers of each of W lanes: axes (entry, lane) in
+// the one, (lane, number) in the other. `at` gives the address of a lane's numbers.
 template <int W>
 struct Block {
-  double rows[W][W];
-
-  void transpose() {
-    for (int i = 0; i < W; ++i)
-      for (int j = 0; j < i; ++j) std::swap(rows[i][j], rows[j][i]);
+  template <class At>
+  static void read(const At& at, double* a) {
+    for (int lane = 0; lane < W; ++lane)
+      for (int i = 0; i < W; ++i) a[i * W + lane] = at(lane)[i];
   }
-  void load(int i, const double* source) { std::copy_n(source, W, rows[i]); }
-  void store(int i, double* target) const { std::copy_n(rows[i], W, target); }
-  void add(int i, double* target) const {
-    for (int j = 0; j < W; ++j) target[j] += rows[i][j];
+  template <bool is_own, class At>
+  static void write(const double* a, const At& at) {
+    for (int lane = 0; lane < W; ++lane)
+      for (int i = 0; i < W; ++i) at(lane)[i] = (is_own ? 0.0 : at(lane)[i]) + a[i * W + lane];
   }
 };
 
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
-// The same in vector registers: three rounds of exchanges between neighbours, pairs and halves.
+// The same in vector registers. Numbers move in halves of registers, which the load unit puts together: that saves one
+// of three rounds of exchanges (halves, neighbours, pairs) and the loads that cross the border of a cache line.
 template <>
 struct Block<8> {
   using Row = double __attribute__((vector_size(64)));
-  using Unaligned = double __attribute__((vector_size(64), aligned(8), may_alias));
-  Row rows[8];
+  using RowInMemory = double __attribute__((vector_size(64), aligned(8), may_alias));
+  using Half = double __attribute__((vector_size(32), aligned(8), may_alias));
 
-  void transpose() {
-    Row s[8];
-    for (int i = 0; i < 8; i += 2) {
-      s[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-      s[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  template <class At>
+  static void read(const At& at, double* a) {
+    for (int part = 0; part < 2; ++part) {
+      Row s[4];
+      for (int lane = 0; lane < 4; ++lane) s[lane] = load(at(lane) + 4 * part, at(lane + 4) + 4 * part);
+      turn(s);
+      for (int i = 0; i < 4; ++i) *reinterpret_cast<RowInMemory*>(a + (4 * part + i) * 8) = s[i];
     }
-    for (int i : {0, 1, 4, 5}) {
-      rows[i] = __builtin_shufflevector(s[i], s[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      rows[i + 2] = __builtin_shufflevector(s[i], s[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    for (int i = 0; i < 4; ++i) {
-      s[i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-      s[i + 4] = __builtin_shufflevector(rows[i], rows[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    for (int i = 0; i < 8; ++i) rows[i] = s[i];
   }
-  void load(int i, const double* source) { rows[i] = *reinterpret_cast<const Unaligned*>(source); }
-  void store(int i, double* target) const { *reinterpret_cast<Unaligned*>(target) = rows[i]; }
-  void add(int i, double* target) const { *reinterpret_cast<Unaligned*>(target) += rows[i]; }
+  template <bool is_own, class At>
+  static void write(const double* a, const At& at) {
+    for (int part = 0; part < 2; ++part) {
+      Row s[4];
+      for (int i = 0; i < 4; ++i) s[i] = *reinterpret_cast<const RowInMemory*>(a + (4 * part + i) * 8);
+      turn(s);
+      for (int lane = 0; lane < 4; ++lane) {
+        double* low = at(lane) + 4 * part;
+        double* high = at(lane + 4) + 4 * part;
+        if (!is_own) s[lane] += load(low, high);
+        *reinterpret_cast<Half*>(low) = __builtin_shufflevector(s[lane], s[lane], 0, 1, 2, 3);
+        *reinterpret_cast<Half*>(high) = __builtin_shufflevector(s[lane], s[lane], 4, 5, 6, 7);
+      }
+    }
+  }
+
+ private:
+  static Row load(const double* low, const double* high) {
+    const Half first = *reinterpret_cast<const Half*>(low);
+    const Half second = *reinterpret_cast<const Half*>(high);
+    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+  // Transposes four rows within each half.
+  static void turn(Row (&s)[4]) {
+    Row t[4];
+    for (int i = 0; i < 4; i += 2) {
+      t[i] = __builtin_shufflevector(s[i], s[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+      t[i + 1] = __builtin_shufflevector(s[i], s[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 2; ++i) {
+      s[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      s[i + 2] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
 };
 #endif
 #endif
@@ -164,10 +196,8 @@ void gather(const Indices& table, std::int64_t batch, const double* vector, doub
   const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
   for_each(table.blocks, [&](const Piece& piece) {
     const int* start = starts + piece.group * W;
-    Block<W> block;
-    for (int lane = 0; lane < W; ++lane) block.load(lane, vector + start[lane] + piece.offset);
-    block.transpose();
-    for (int i = 0; i < W; ++i) block.store(i, a + (piece.entry + i) * W);
+    const double* source = vector + piece.offset;
+    Block<W>::read([&](int lane) { return source + start[lane]; }, a + piece.entry * W);
   });
   for_each(table.singles, [&](const Piece& piece) {
     const int* start = starts + piece.group * W;
@@ -180,19 +210,13 @@ void gather(const Indices& table, std::int64_t batch, const double* vector, doub
 template <int W>
 void scatter(const Indices& table, std::int64_t batch, const double* __restrict__ a, double* vector) {
   const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
-  const auto turn = [&](const Piece& piece, auto&& put) {
+  const auto write = [&](const Piece& piece, auto is_own) {
     const int* start = starts + piece.group * W;
-    Block<W> block;
-    for (int i = 0; i < W; ++i) block.load(i, a + (piece.entry + i) * W);
-    block.transpose();
-    for (int lane = 0; lane < W; ++lane) put(block, lane, vector + start[lane] + piece.offset);
+    double* target = vector + piece.offset;
+    Block<W>::template write<decltype(is_own)::value>(a + piece.entry * W, [&](int lane) { return target + start[lane]; });
   };
-  for_each(table.blocks, [&](const Piece& piece) {
-    turn(piece, [](const Block<W>& block, int lane, double* target) { block.add(lane, target); });
-  });
-  for_each(table.own_blocks, [&](const Piece& piece) {
-    turn(piece, [](const Block<W>& block, int lane, double* target) { block.store(lane, target); });
-  });
+  for_each(table.blocks, [&](const Piece& piece) { write(piece, std::false_type()); });
+  for_each(table.own_blocks, [&](const Piece& piece) { write(piece, std::true_type()); });
   for_each(table.singles, [&](const Piece& piece) {
     const int* start = starts + piece.group * W;
     double* target = vector + piece.offset;
@@ -247,41 +271,69 @@ class Gatherer {
   std::vector<const double*> coefficients_;
 };
 
-// Calls scatter(batch, a) for each batch; entry i of lane l is a[i * W + l].
-template <int W, class Scatter>
-void run(const Loop& loop, std::int64_t size, Scatter scatter) {
-  const Buffer a = make_buffer(size * W);
-  Gatherer<W> gatherer(loop);
-  for (std::int64_t batch = 0; batch < loop.n_batches; ++batch) {
-    gatherer.load(batch);
-    std::fill_n(a.get(), size * W, 0.0);
-    const std::int64_t first = batch * loop.n_sides;
-    const bool has_points = loop.n_points != nullptr;
-    const std::int64_t point = has_points ? loop.first_points[batch] : 0;
-    loop.kernel(a.get(), gatherer.coefficients(), loop.constants, gatherer.coordinates(), loop.facets + first,
-                loop.permutations + first, has_points ? loop.n_points[batch] : 0,
-                has_points ? loop.points + point * loop.n_directions : nullptr,
-                has_points ? loop.weights + point : nullptr);
-    scatter(batch, a.get());
+// Runs the kernel of a loop over some of its batches.
+template <int W>
+class Runner {
+ public:
+  Runner(const Loop& loop, std::int64_t size)
+      : loop_(loop), size_(size), a_(make_buffer(size * W)), gatherer_(loop) {}
+
+  // Calls scatter(batch, a) for each batch; entry i of lane l is a[i * W + l].
+  template <class Scatter>
+  void run(std::int64_t begin, std::int64_t end, Scatter scatter) {
+    for (std::int64_t batch = begin; batch < end; ++batch) {
+      gatherer_.load(batch);
+      std::fill_n(a_.get(), size_ * W, 0.0);
+      const std::int64_t first = batch * loop_.n_sides;
+      const bool has_points = loop_.n_points != nullptr;
+      const std::int64_t point = has_points ? loop_.first_points[batch] : 0;
+      loop_.kernel(a_.get(), gatherer_.coefficients(), loop_.constants, gatherer_.coordinates(), loop_.facets + first,
+                   loop_.permutations + first, has_points ? loop_.n_points[batch] : 0,
+                   has_points ? loop_.points + point * loop_.n_directions : nullptr,
+                   has_points ? loop_.weights + point : nullptr);
+      scatter(batch, a_.get());
+    }
   }
-}
+
+ private:
+  const Loop& loop_;
+  std::int64_t size_;
+  Buffer a_;
+  Gatherer<W> gatherer_;
+};
 
 template <int W>
 void add_number(const Loop& loop, double* result) {
-  run<W>(loop, 1, [&](std::int64_t batch, const double* a) {
+  Runner<W>(loop, 1).run(0, loop.n_batches, [&](std::int64_t batch, const double* a) {
     for (int lane = 0; lane < loop.counts[batch]; ++lane) *result += a[lane];
   });
 }
 
+// Adds the batches of one loop to a vector.
+class Adder {
+ public:
+  virtual ~Adder() = default;
+  virtual void add(std::int64_t begin, std::int64_t end, double* vector) = 0;
+};
+
 template <int W>
-void add_vector(const Loop& loop, double* vector) {
-  run<W>(loop, loop.target.width, [&](std::int64_t batch, const double* a) {
-    if (loop.counts[batch] == W)
-      scatter<W>(loop.target, batch, a, vector);
-    else
-      scatter_lanes<W>(loop.target, batch, loop.counts[batch], a, vector);
-  });
-}
+class LoopAdder : public Adder {
+ public:
+  explicit LoopAdder(const Loop& loop) : loop_(loop), runner_(loop, loop.target.width) {}
+
+  void add(std::int64_t begin, std::int64_t end, double* vector) override {
+    runner_.run(begin, end, [&](std::int64_t batch, const double* a) {
+      if (loop_.counts[batch] == W)
+        scatter<W>(loop_.target, batch, a, vector);
+      else
+        scatter_lanes<W>(loop_.target, batch, loop_.counts[batch], a, vector);
+    });
+  }
+
+ private:
+  const Loop& loop_;
+  Runner<W> runner_;
+};
 
 // A matrix in compressed rows with sorted columns.
 struct Matrix {
@@ -297,7 +349,7 @@ std::int64_t add_matrix(const Loop& loop, const Matrix& matrix) {
   const Table& tests = loop.arguments[0];
   const Table& trials = loop.arguments[1];
   std::int64_t n_lost = 0;
-  run<W>(loop, tests.width * trials.width, [&](std::int64_t batch, const double* a) {
+  Runner<W>(loop, tests.width * trials.width).run(0, loop.n_batches, [&](std::int64_t batch, const double* a) {
     const int* rows = row<W>(tests, batch);
     const int* columns = row<W>(trials, batch);
     for (int lane = 0; lane < loop.counts[batch]; ++lane)
@@ -345,12 +397,21 @@ std::int64_t fc_assemble_number(const Loop* loop, double* result) {
   });
 }
 
-// Adds to a vector of the test function's dofs.
-std::int64_t fc_assemble_vector(const Loop* loop, double* vector) {
-  return with_lanes(loop->n_lanes, [&](auto w) -> std::int64_t {
-    add_vector<decltype(w)::value>(*loop, vector);
-    return 0;
-  });
+// Adds to a vector of the test function's dofs: each visit is to some batches of a loop.
+std::int64_t fc_assemble_vector(const Loop* const* loops, std::int64_t n_loops, const Visit* visits,
+                                std::int64_t n_visits, double* vector) {
+  std::vector<std::unique_ptr<Adder>> adders;
+  for (std::int64_t n = 0; n < n_loops; ++n) {
+    const Loop& loop = *loops[n];
+    const std::int64_t status = with_lanes(loop.n_lanes, [&](auto w) -> std::int64_t {
+      adders.push_back(std::make_unique<LoopAdder<decltype(w)::value>>(loop));
+      return 0;
+    });
+    if (status < 0) return status;
+  }
+  for (const Visit* visit = visits; visit != visits + n_visits; ++visit)
+    adders[static_cast<std::size_t>(visit->loop)]->add(visit->begin, visit->end, vector);
+  return 0;
 }
 
 // Adds to the values of a matrix; leaves out constrained rows and columns.

@@ -210,6 +210,7 @@ class Task:
         rules: Points and weights of kernels that get them at run time.
 
     Attributes:
+        cells: Cells of the batches, axes (batch, lane, side).
         points: Those of this kernel, None if it knows its points.
 
     Raises:
@@ -229,7 +230,7 @@ class Task:
         padded = np.where(batches < 0, batches[:, :1], batches)
         self.facets = np.ascontiguousarray(self.entities.facets[padded[:, 0]])
         self.permutations = np.ascontiguousarray(self.entities.permutations[padded[:, 0]])
-        self._cells = self.entities.cells[padded]
+        self.cells = self.entities.cells[padded]
         self._tables: dict[int, tuple[IntArray, IntArray]] = {}  # what is kept alive, so that its id stays its own
         self._starts: dict[int, tuple[Groups, IntArray]] = {}
         self.coordinates = self.indices(mesh.coordinate_numbers, mesh.coordinate_groups, kernel.coordinate_entries)
@@ -281,7 +282,7 @@ class Task:
         return Indices(self._starts[key][1], self.n_sides * width, tuple(pieces))
 
     def _arrange(self, cell_numbers: IntArray) -> IntArray:
-        numbers = cell_numbers[self._cells]  # axes (batch, lane, side, entry)
+        numbers = cell_numbers[self.cells]  # axes (batch, lane, side, entry)
         n_batches, lanes, sides, width = numbers.shape
         flat = numbers.reshape(n_batches, lanes, sides * width)
         return np.ascontiguousarray(flat.transpose(0, 2, 1), dtype=np.int32)
