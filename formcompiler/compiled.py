@@ -93,6 +93,7 @@ class KernelHandle:
             None if it may read any.
         is_runtime: Whether it needs points, axes (point, direction), and weights; others do not look at them.
         positions: Positions (see `FacetPosition`) of the facets that it is for, one for each side; None for all.
+        assigns: Whether it assigns to A instead of adding.
         compile_at: Compiles handles for facets of conforming meshes at each of some positions; None if that cannot be.
     """
 
@@ -105,6 +106,7 @@ class KernelHandle:
     coordinate_entries: tuple[int, ...] | None = None
     is_runtime: bool = False
     positions: tuple[Positions, ...] | None = None
+    assigns: bool = False
     compile_at: Callable[[Sequence[Positions]], tuple[KernelHandle, ...]] | None = None
 
 
@@ -225,6 +227,7 @@ class CompiledForm:
             _coordinate_entries(kernel),
             integral.is_runtime,
             (integral.positions,) if integral.positions else None,
+            kernel.assigns,
             partial(self._compile_at, kernel) if can_be_placed(kernel, self.options) else None,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import loopy as lp
 
@@ -16,6 +16,7 @@ from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.symmetry import has_symmetric_matrix
+from formcompiler.kernel.overwrite import assign_instead_of_adding
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.pipeline import run_pipeline
 from formcompiler.progress import stage
@@ -38,6 +39,7 @@ class Kernel:
         reason: Why it is not, or "".
         operations: Floating-point operations of one call, for all its cells.
         symmetric: Whether its matrices are symmetric, so that it computes one triangle.
+        assigns: Whether it assigns its result instead of adding to it.
     """
 
     integral: FormIntegral
@@ -47,6 +49,7 @@ class Kernel:
     reason: str
     operations: int
     symmetric: bool = False
+    assigns: bool = False
 
 
 StageObserver = Callable[[str, str, float, lp.TranslationUnit], None]
@@ -92,11 +95,19 @@ def compile_placed_kernel(
 ) -> Kernel | None:
     """Return a kernel for facets that all lie in the same place, one position for each side; None if it vanishes.
 
-    It works on conforming meshes only, since it takes the tangents of a facet from one of its cells.
+    It works on conforming meshes only, since it takes the tangents of a facet from one of its cells. It assigns its
+    result if it meets each entry once.
     """
     with stage("place"):
         integral = at_positions(kernel.integral, positions)
-    return compile_kernel(integral, name, options) if integral.integrands else None
+    if not integral.integrands:
+        return None
+    adding = compile_kernel(integral, name, options)
+    assigning = assign_instead_of_adding(adding.t_unit, "A")
+    if assigning is None:
+        return adding
+    method = emit_method(assigning, adding.method.parameters, options.scalar_type)
+    return replace(adding, t_unit=assigning, method=method, assigns=True)
 
 
 def _reason_against_factorization(integral: FormIntegral, options: Options) -> str:

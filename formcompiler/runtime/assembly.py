@@ -28,6 +28,7 @@ KERNEL_TYPE = ctypes.c_void_p
 class _Loop(ctypes.Structure):
     _fields_ = (
         ("kernel", KERNEL_TYPE),
+        ("assigns", ctypes.c_int64),
         ("n_lanes", ctypes.c_int64),
         ("n_batches", ctypes.c_int64),
         ("counts", ctypes.c_void_p),
@@ -257,6 +258,7 @@ class Operator:
         addresses = (ctypes.c_void_p * len(own))(*map(pointer, own))
         loop = _Loop(
             kernel=kernel.address,
+            assigns=kernel.assigns,
             n_lanes=kernel.lanes,
             n_batches=len(task.counts),
             counts=pointer(task.counts),

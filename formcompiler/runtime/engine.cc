@@ -56,6 +56,7 @@ struct Indices {
 
 struct Loop {
   Kernel kernel;
+  std::int64_t assigns;  // whether the kernel assigns to all of `a` instead of adding
   std::int64_t n_lanes;
   std::int64_t n_batches;
   const int* counts;  // lanes of each batch that hold an entity: the first ones
@@ -283,7 +284,7 @@ class Runner {
   void run(std::int64_t begin, std::int64_t end, Scatter scatter) {
     for (std::int64_t batch = begin; batch < end; ++batch) {
       gatherer_.load(batch);
-      std::fill_n(a_.get(), size_ * W, 0.0);
+      if (loop_.assigns == 0) std::fill_n(a_.get(), size_ * W, 0.0);
       const std::int64_t first = batch * loop_.n_sides;
       const bool has_points = loop_.n_points != nullptr;
       const std::int64_t point = has_points ? loop_.first_points[batch] : 0;

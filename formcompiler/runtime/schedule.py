@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,7 +31,7 @@ def order_visits(cells: Sequence[IntArray], n_cells: int, group: int) -> IntArra
     times = np.zeros(n_cells, dtype=np.int64)
     keys = []
     for number, touched in enumerate(cells):
-        flat = touched.reshape(len(touched), -1)
+        flat = touched.reshape(len(touched), math.prod(touched.shape[1:]))
         if number == 0:
             np.maximum.at(times, flat, np.arange(len(flat))[:, None])
             keys.append(np.arange(len(flat)) // group)

@@ -61,6 +61,10 @@ class KernelHandle(Protocol):
     def positions(self) -> tuple[Positions, ...] | None:
         """Return the positions of the facets that it is for; None for all."""
 
+    @property
+    def assigns(self) -> bool:
+        """Tell whether it assigns its result instead of adding to it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:

@@ -27,6 +27,7 @@ class Handle:
     coordinate_entries: tuple | None = None
     is_runtime: bool = False
     positions: tuple | None = None
+    assigns: bool = False
     compile_at: None = None
 
 
