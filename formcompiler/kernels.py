@@ -15,8 +15,8 @@ from formcompiler.frontend.facet_positions import at_positions
 from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
-from formcompiler.kernel.symmetry import has_symmetric_matrix
 from formcompiler.kernel.overwrite import assign_instead_of_adding
+from formcompiler.kernel.symmetry import has_symmetric_matrix
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.pipeline import run_pipeline
 from formcompiler.progress import stage

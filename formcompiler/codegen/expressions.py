@@ -126,7 +126,7 @@ class ExpressionWriter:
         if self._vectors is None or not lane:
             return self.element(name, self._addresses.element(name, index), scalar=not index)
         if name in self._vectors.registers:
-            return name
+            return str(name)
         if name in self._vectors.wide:
             return self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
         places = self._addresses.of_lanes(subscript, lane, self._vectors.extents[lane])

@@ -292,9 +292,9 @@ def find_windows(offsets: Sequence[int]) -> Windows | None:
     width = len(offsets)
     half = width // 2
     halves = (offsets[:half], offsets[half:])
-    if half > 1 and all(list(part) == list(range(part[0], part[0] + half)) for part in halves):
-        if offsets[half] != offsets[0] + half:
-            return Windows((offsets[0], offsets[half]), half, tuple(range(width)))
+    are_whole = half > 1 and all(list(part) == list(range(part[0], part[0] + half)) for part in halves)
+    if are_whole and offsets[half] != offsets[0] + half:
+        return Windows((offsets[0], offsets[half]), half, tuple(range(width)))
     low, high = min(offsets), max(offsets)
     if high < low + width:
         return Windows((low,), width, tuple(offset - low for offset in offsets))
