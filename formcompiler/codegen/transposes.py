@@ -92,18 +92,19 @@ class Transposer:
         found: list[tuple[Any, int]] = []
         places: tuple[Linear, ...] = ()
         first: Any = None
+        first_lane = ""
         for instruction in instructions:
             access = access_of(instruction)
             if access is None or access.aggregate.name in self._vectors.wide:
                 break
             lane = self._writer.lane_of(access)
-            if not lane or (first is not None and access.aggregate != first.aggregate):
+            if not lane or (first is not None and (access.aggregate, lane) != (first.aggregate, first_lane)):
                 break
             here = self._addresses.of_lanes(access, lane, self._vectors.extents[lane])
             if first is None:
-                first, places = access, here
+                first, first_lane, places = access, lane, here
             shift = _shift(places, here)
-            if shift is None or shift in (c for _, c in found) or self._writer.lane_of(first) != lane:
+            if shift is None or shift in (c for _, c in found):
                 break
             found.append((instruction, shift))
         if len(found) < 2 or not self._vectors.is_scattered(places):
