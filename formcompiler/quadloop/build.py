@@ -13,7 +13,7 @@ are copies or transposes of others, or symmetric, are computed once (`formcompil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import loopy as lp
@@ -26,6 +26,7 @@ from formcompiler.kernel.parameters import declare_parameters
 from formcompiler.kernel.values import NamedValue, ValueWriter
 from formcompiler.quadloop.arguments import ArgumentLoops
 from formcompiler.quadloop.averages import AverageLoops
+from formcompiler.quadloop.modal import ModalVectorLoops
 from formcompiler.quadloop.points import DofSum, PointLoop
 from formcompiler.quadloop.runtime import RuntimePointLoop, weight_at
 from formcompiler.quadloop.tables import ElementTables, ModeSets, PointSets, Table, geometry_table
@@ -74,18 +75,26 @@ class _IntegrandWriter:
 
     def write(self, part: str) -> None:
         """Write everything in order: constant values, the point loop, the argument loops."""
+        if isinstance(self._loop, RuntimePointLoop) and len(self._integral.arguments) == 1:
+            modal = ModalVectorLoops(self._builder, self._integral, self._integrand, self._tables, self._loop)
+            modal.clear()
+            self._write_points(modal.write, (), modal.n_modes)
+            modal.finish()
+            return
         loops = ArgumentLoops(self._builder, self._integral, self._integrand, self._tables, part, self._loop.entry)
         loops.clear()
-        self._write_points(loops.write)
+        self._write_points(loops.write, self._argument_tables())
         loops.finish()
 
     def write_average(self, average: Average) -> None:
         """Write the loops of a mean or measure."""
         loops = AverageLoops(self._builder, self._integral, average, self._tables, self._loop.entry)
-        self._write_points(loops.write)
+        self._write_points(loops.write, self._argument_tables())
         loops.finish()
 
-    def _write_points(self, write_terms: Callable[[Expression], None]) -> None:
+    def _write_points(
+        self, write_terms: Callable[[Expression], None], tables: Sequence[tuple[Table, int]], n_modes: int = 1
+    ) -> None:
         sums, direct = self._split_terminals()
         fixed = [s for s in sums if not s.table.varies_with_point]
         varying = [s for s in sums if s.table.varies_with_point]
@@ -93,7 +102,7 @@ class _IntegrandWriter:
         values.write_terminals(inside=False, point=0)
         self._loop.write_sums(fixed, values, 0)
         values.write_definitions(inside=False)
-        with self._loop.open(varying, [*self._geometry, *self._argument_tables()]) as q:
+        with self._loop.open(varying, [*self._geometry, *tables], n_modes) as q:
             values.write_terminals(inside=True, point=q)
             self._loop.write_sums(varying, values, q)
             values.write_definitions(inside=True)

@@ -53,14 +53,17 @@ class PointLoop:
         self._integrand = integrand
 
     @contextmanager
-    def open(self, sums: Sequence[DofSum], tables: Iterable[tuple[Table, int]]) -> Iterator[Expression]:
+    def open(
+        self, sums: Sequence[DofSum], tables: Iterable[tuple[Table, int]], n_modes: int = 1
+    ) -> Iterator[Expression]:
         """Open the loop and give the number of the point.
 
         Args:
             sums: Terminals that differ between points.
             tables: All other tables that are read at the points, with the side of the facet.
+            n_modes: Number of modes that are read besides, if the points are given at run time.
         """
-        del sums, tables
+        del sums, tables, n_modes
         with self._builder.loop("q", self._integrand.rule.n_points) as q:
             yield q
 

@@ -49,13 +49,15 @@ class RuntimePointLoop(PointLoop):
         self._modes: Expression = None
 
     @contextmanager
-    def open(self, sums: Sequence[DofSum], tables: Iterable[tuple[Table, int]]) -> Iterator[Expression]:
+    def open(
+        self, sums: Sequence[DofSum], tables: Iterable[tuple[Table, int]], n_modes: int = 1
+    ) -> Iterator[Expression]:
         """Open the loop, after the coefficients of sums, and tabulate at the point."""
         wanted = list(tables)
         self._write_coefficients(sums)
         with self._builder.loop("q", N_POINTS) as q:
-            n_modes = [t.values.shape[2] for t in (*(s.table for s in sums), *(t for t, _ in wanted))]
-            self._write_modes(q, max(n_modes, default=1))
+            read = (*(s.table for s in sums), *(t for t, _ in wanted))
+            self._write_modes(q, max([n_modes, *(int(t.values.shape[2]) for t in read)]))
             for table, side in wanted:
                 self._tabulate(table, side)
             yield q
@@ -83,6 +85,14 @@ class RuntimePointLoop(PointLoop):
             return stored_entry(self._builder, table, wish, side, 0, dof)
         values = self._arrays[id(table), side]
         return values[dof] if table.n_dofs > 1 else values
+
+    def mode(self, m: Expression) -> Expression:
+        """Return the value of a mode at the point."""
+        return self._modes[m]
+
+    def coefficient(self, table: Table, wish: str, side: int, m: Expression, dof: Expression) -> Expression:
+        """Return how much of a mode is in a function of a table."""
+        return stored_entry(self._builder, table, wish, side, m, dof)
 
     def _write_coefficients(self, sums: Sequence[DofSum]) -> None:
         """Write the coefficients of sums over dofs with regard to modes."""

@@ -13,6 +13,7 @@ from checking import agree, arguments, build_together, coefficient, mesh, refuse
 import formcompiler
 from formcompiler.elements import cells
 from formcompiler.errors import InvalidOptionError, VectorizationError
+from formcompiler.kernel.flops import count_operations
 from formcompiler.reference.random_data import random_cell, random_entity, random_rule
 
 AT_RUN_TIME = {"quadrature_rule": "runtime"}
@@ -274,3 +275,28 @@ def test_what_cut_cells_and_interfaces_cannot_have_is_refused():
     move = ufl.TestFunction(ufl.FunctionSpace(domain, domain.ufl_coordinate_element()))
     refused(ufl.derivative(f * ufl.dI, x, move), "derivative with respect to the position")
     refused(f * ufl.Measure("dO", domain), r"over parts of cells \(dC\) and interfaces")
+
+
+def test_means_and_constant_functions_equal_dense_assembly():
+    domain = mesh("triangle")
+    (u, v), f = arguments(space(domain)), coefficient(domain, "Lagrange", 2)
+    (p, q), g = arguments(space(domain, "DG", 0)), coefficient(domain, "DG", 0)
+    agree(
+        {
+            "linear": (ufl.cell_avg(v) * f + ufl.cell_avg(f) * v) * ufl.dC + ufl.facet_avg(f) * v * ds,
+            "bilinear": ufl.cell_avg(u) * v * ufl.dC,
+            "constant": g * q * ufl.dC,
+            "constant matrix": f * p * q * ufl.dI,
+        }
+    )
+
+
+def test_a_point_costs_a_linear_form_as_many_operations_as_there_are_modes():
+    def operations_per_point(degree):
+        domain = mesh("tetrahedron")
+        f, v = coefficient(domain, "Lagrange", degree), ufl.TestFunction(space(domain, "Lagrange", degree))
+        (kernel,) = formcompiler.compile_form(f * v * ufl.dC).kernel_objects
+        return count_operations(kernel.t_unit, 101) - count_operations(kernel.t_unit, 100)
+
+    low, high = operations_per_point(2), operations_per_point(6)
+    assert high < 1.5 * low * 84 / 10
