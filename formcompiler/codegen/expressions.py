@@ -121,7 +121,7 @@ class ExpressionWriter:
 
     def access(self, subscript: Any) -> str:
         """Return the text of an array access with one linear index, or of the vector that is there."""
-        name, index = subscript.aggregate.name, subscript.index_tuple
+        name, index = str(subscript.aggregate.name), subscript.index_tuple
         lane = self.lane_of(subscript)
         if self._vectors is None or not lane:
             return self.element(name, self._addresses.element(name, index), scalar=not index)

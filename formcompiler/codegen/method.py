@@ -20,7 +20,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction
 
 from formcompiler.codegen.expressions import CPP_TYPES, ExpressionWriter
-from formcompiler.codegen.transposes import Transposer
+from formcompiler.codegen.transposes import Padding, Transposer
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import address_finder
@@ -97,7 +97,8 @@ class _MethodWriter:
         self._declared_at = find_declarations(kernel, frozenset(self._wide))
         self._transposer: Transposer | None = None
         if self._vectors is not None and not has_batch(kernel):
-            tools = (self._vectors, self._addresses, self._expression, self._namer)
+            self._padding = Padding(kernel, self._addresses, self._vectors)
+            tools = (self._vectors, self._addresses, self._expression, self._namer, self._padding)
             self._transposer = Transposer(*tools, lambda i: i.id in self._declared_at)
         self._lines: list[str] = []
 
@@ -221,6 +222,7 @@ class _MethodWriter:
             rest = expression.children[1:]
             value = rest[0] if len(rest) == 1 else prim.Sum(rest)
             return self._expression.add_elements(target, places, self._expression.vector(value, lane))
+        places = (*places, *self._padding.behind(target, lane, len(places)))
         return self._expression.store(target, places, self._expression.vector(expression, lane))
 
     def _call_by_lane(self, name: str, function: str, arguments: Sequence[Any]) -> list[str]:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import loopy as lp
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 
 from formcompiler.codegen.expressions import ExpressionWriter
 from formcompiler.codegen.vectors import Vectors
-from formcompiler.kernel.addresses import AddressFinder, Linear
+from formcompiler.kernel.addresses import AddressFinder, Linear, find_used_columns
 from formcompiler.naming import Namer
 
 
@@ -42,6 +43,33 @@ class Lines:
     size: int
 
 
+class Padding:
+    """Which elements of a kernel's arrays nobody reads: those behind the last used one along the last axis."""
+
+    def __init__(self, kernel: lp.LoopKernel, addresses: AddressFinder, vectors: Vectors) -> None:
+        shapes: dict[str, Any] = {name: t.shape for name, t in kernel.temporary_variables.items()}
+        self._columns = {name: int(shape[-1]) for name, shape in shapes.items() if isinstance(shape, tuple) and shape}
+        self._used = find_used_columns(kernel)
+        self._addresses = addresses
+        self._vectors = vectors
+
+    def has_room(self, name: str, last: int, n: int) -> bool:
+        """Return whether n elements behind the one with some last index may be overwritten."""
+        if name not in self._columns or name not in self._used:
+            return False
+        return last + 1 >= self._used[name] and last + n < self._columns[name]
+
+    def behind(self, target: Any, lane: str, extent: int) -> list[Linear]:
+        """Return the places behind those of the lanes that may be overwritten to store a whole vector."""
+        name, missing = target.aggregate.name, self._vectors.width(lane) - extent
+        last = [self._addresses.linear(target.index_tuple[-1], {lane: n}) for n in range(extent)]
+        is_line = all(a == last[0] + Linear(n) and not a.terms for n, a in enumerate(last))
+        if not is_line or not missing or not self.has_room(name, last[-1].constant, missing):
+            return []
+        end = self._addresses.element(name, target.index_tuple, {lane: extent - 1})
+        return [end + Linear(n + 1) for n in range(missing)]
+
+
 class Transposer:
     """Finds and writes transposed loads and stores.
 
@@ -50,6 +78,7 @@ class Transposer:
         addresses: Where elements are.
         writer: Writes expressions.
         namer: Gives names.
+        padding: What may be overwritten.
         is_declared: Tells whether an instruction declares the variable that it sets.
     """
 
@@ -59,12 +88,14 @@ class Transposer:
         addresses: AddressFinder,
         writer: ExpressionWriter,
         namer: Namer,
+        padding: Padding,
         is_declared: Callable[[Any], bool],
     ) -> None:
         self._vectors = vectors
         self._addresses = addresses
         self._writer = writer
         self._namer = namer
+        self._padding = padding
         self._is_declared = is_declared
 
     def find_loads(self, instructions: Sequence[Any]) -> Lines | None:
@@ -148,11 +179,22 @@ class Transposer:
         for instruction, column in zip(lines.instructions, lines.columns, strict=True):
             texts.append(f"{kind} {names[column]} = {self._writer.vector(instruction.expression, lines.lane)};")
         texts.append(self._call(lines, names))
+        n_columns = self._n_stored(lines)
         for number, name in enumerate(names):
             row = self._row(lines, number)
-            kept = [place if n % lines.size < len(lines.columns) else None for n, place in enumerate(row)]
+            kept = [place if n % lines.size < n_columns else None for n, place in enumerate(row)]
             texts += self._vectors.store(kept, lines.lane, lambda p: self._writer.element(array, p), name)
         return texts
+
+    def _n_stored(self, lines: Lines) -> int:
+        """Return how many elements of each line are stored: all that are transposed if nobody reads the rest."""
+        n = len(lines.columns)
+        last = [self._addresses.linear(i.assignee.index_tuple[-1], {lines.lane: 0}) for i in lines.instructions]
+        is_fixed = not any(lines.lane in get_dependencies(i.assignee.index_tuple[-1]) for i in lines.instructions)
+        end = max(value.constant for value in last)
+        is_free = is_fixed and not any(value.terms for value in last)
+        missing = lines.size - n
+        return lines.size if is_free and self._padding.has_room(lines.access.aggregate.name, end, missing) else n
 
     def _row(self, lines: Lines, number: int) -> list[Linear | None]:
         """Return the places of one vector before transposing: elements of lines that are a block apart."""

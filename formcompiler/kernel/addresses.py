@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +11,12 @@ from typing import Any
 import loopy as lp
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from pymbolic.mapper import IdentityMapper
+from loopy.symbolic import get_dependencies
+from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.errors import InternalCompilerError
+from formcompiler.kernel.flops import is_box
+from formcompiler.kernel.linearize import vector_inames
 
 Expression = Any
 
@@ -146,6 +151,50 @@ class _Substitution(IdentityMapper[[]]):
         above: Any = self.rec(expr.numerator)
         below: Any = self.rec(expr.denominator)
         return above % below if isinstance(above, int) and isinstance(below, int) else expr.__class__(above, below)
+
+
+def find_used_columns(kernel: lp.LoopKernel) -> dict[str, int]:
+    """Return how many of the first entries along the last axis of each temporary are in use, where that is known."""
+    finder, collector = address_finder(kernel), _AccessCollector()
+    for instruction in kernel.instructions:
+        collector(instruction.assignee)
+        collector(instruction.expression)
+    fixed = [iname for iname in sorted(kernel.all_inames()) if is_box(kernel, iname)]
+    extents = {iname: int(kernel.get_constant_iname_length(iname)) for iname in fixed}
+    lanes = vector_inames(kernel)
+    used: dict[str, int] = {}
+    for name, index in collector.found:
+        if name in kernel.temporary_variables:
+            last = [extents[lane] for lane in lanes & get_dependencies(index)]
+            names = sorted(lanes & get_dependencies(index))
+            values = [
+                finder.linear(index, dict(zip(names, at, strict=True))) for at in itertools.product(*map(range, last))
+            ]
+            used[name] = max(used.get(name, 0), *(1 + _upper_bound(value, extents) for value in values))
+    return used
+
+
+def _upper_bound(value: Linear, extents: Mapping[str, int]) -> int:
+    """Return an upper bound of a linear expression in inames; a huge one if there are other atoms."""
+    bound = value.constant
+    for atom, factor in value.terms.items():
+        if not isinstance(atom, prim.Variable) or atom.name not in extents:
+            return sys.maxsize - 1
+        bound += max(0, factor * (extents[atom.name] - 1))
+    return bound
+
+
+class _AccessCollector(WalkMapper[[]]):
+    """Collects arrays with their last index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[tuple[str, Any], None] = {}
+
+    def map_subscript(self, expr: Any) -> None:
+        self.found[expr.aggregate.name, expr.index_tuple[-1]] = None
+        for index in expr.index_tuple:
+            self.rec(index)
 
 
 def address_finder(kernel: lp.LoopKernel) -> AddressFinder:

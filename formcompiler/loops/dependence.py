@@ -167,8 +167,14 @@ class NestDependences:
         return tuple(d for d in self.dependences if iname in d.carriers)
 
 
-def analyse(program: lp.LoopKernel | lp.TranslationUnit) -> tuple[NestDependences, ...]:
+def analyse(
+    program: lp.LoopKernel | lp.TranslationUnit, *, variables: Collection[str] | None = None
+) -> tuple[NestDependences, ...]:
     """Return the dependences of each loop nest of a kernel, in program order.
+
+    Args:
+        program: The kernel.
+        variables: Only dependences on these.
 
     Raises:
         TransformError: if the kernel cannot be analysed.
@@ -176,7 +182,9 @@ def analyse(program: lp.LoopKernel | lp.TranslationUnit) -> tuple[NestDependence
     kernel = to_kernel(program)
     order = find_order(kernel)
     finder = _Finder(kernel, order)
-    return tuple(NestDependences(kernel, order, nest, finder.find(nest.instructions)) for nest in order.nests)
+    return tuple(
+        NestDependences(kernel, order, nest, finder.find(nest.instructions, variables)) for nest in order.nests
+    )
 
 
 def analyse_nest(program: lp.LoopKernel | lp.TranslationUnit, iname: str | None = None) -> NestDependences:

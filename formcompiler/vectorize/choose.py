@@ -16,9 +16,11 @@ from pymbolic.mapper import WalkMapper
 
 from formcompiler.kernel.addresses import address_finder
 from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
-from formcompiler.loops import NestDependences, find_lane_loops
+from formcompiler.loops import NestDependences, find_dependences, find_lane_loops
+from formcompiler.loops.conflicts import UnknownVariableError, find_conflict
 from formcompiler.vectorize.blocks import LaneLoops, make_blocks
 from formcompiler.vectorize.cells import target_of
+from formcompiler.vectorize.rows import Row, find_rows
 from formcompiler.vectorize.strip import Body, examine, put_in
 
 _LANE = "lane"
@@ -26,10 +28,11 @@ _LANE = "lane"
 
 @dataclass(frozen=True)
 class _Option:
-    """Bodies that become lanes, and the cost of everything with them."""
+    """Bodies and rows that become lanes, and the cost of everything with them."""
 
     cost: float
     bodies: tuple[Body, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 class Chooser:
@@ -59,15 +62,14 @@ class Chooser:
 
         Loops whose numbers of trips are known at run time only do not fill lanes.
         """
-        legal = [loop for loop in find_lane_loops(self._nest) if loop.is_legal and is_box(self._kernel, loop.iname)]
-        return {loop.iname: frozenset(loop.privatize) for loop in legal}
+        candidates = find_candidates(self._kernel, self._nest)
+        return {iname: private for iname, private, reason in candidates if not reason and is_box(self._kernel, iname)}
 
-    def choose(self) -> tuple[Body, ...]:
-        """Return what becomes lanes, at least cost."""
-        if not self.legal:
-            return ()
+    def choose(self) -> tuple[tuple[Body, ...], tuple[Row, ...]]:
+        """Return the loops and the rows that become lanes, at least cost."""
         instructions = [self._kernel.id_to_insn[name] for name in self._nest.nest.instructions]
-        return self._best(instructions, 0).bodies
+        best = self._best(instructions, 0)
+        return best.bodies, best.rows
 
     def _best(self, instructions: Sequence[Any], depth: int) -> _Option:
         """Return the best option for instructions with the same loops up to some depth."""
@@ -75,15 +77,29 @@ class Chooser:
         for i in instructions:
             loops = self._loops[i.id]
             groups.setdefault(loops[depth] if len(loops) > depth else None, []).append(i)
-        cost, bodies = 0.0, list[Body]()
+        cost, bodies, rows = 0.0, list[Body](), list[Row]()
         for iname, group in groups.items():
             if iname is None:
-                cost += sum(self._scalar_cost(i) * self._trips(i) for i in group)
+                rows += self._rows(group) if len(groups) == 1 else ()
+                spared = {i.id for row in rows for i in row.instructions[1:]}
+                cost += sum(self._scalar_cost(i) * self._trips(i) for i in group if i.id not in spared)
                 continue
             option = min((self._best(group, depth + 1), *self._options(group, depth)), key=lambda o: o.cost)
             cost += option.cost
             bodies += option.bodies
-        return _Option(cost, tuple(bodies))
+            rows += option.rows
+        return _Option(cost, tuple(bodies), tuple(rows))
+
+    def _rows(self, instructions: Sequence[Any]) -> list[Row]:
+        """Return the rows of real numbers among instructions that follow one another."""
+        found = list(find_rows(instructions, self._lanes))
+        self.is_possible |= bool(found)
+        return [row for row in found if self._is_real(row.instructions)]
+
+    def _is_real(self, instructions: Sequence[Any]) -> bool:
+        arrays = {**self._kernel.arg_dict, **self._kernel.temporary_variables}
+        types = [arrays[target_of(i)].dtype for i in instructions]
+        return all(t is not None and t.numpy_dtype.kind == "f" for t in types)
 
     def _options(self, group: Sequence[Any], depth: int) -> Iterator[_Option]:
         """Find options whose outermost lane loop is at this depth."""
@@ -112,9 +128,7 @@ class Chooser:
             checker(i.expression)
             if any(get_dependencies(p) & body.wide for p in i.predicates):
                 return False
-        arrays = {**self._kernel.arg_dict, **self._kernel.temporary_variables}
-        types = [arrays[target_of(i)].dtype for i in body.instructions if i.id in body.varying]
-        return not checker.is_found and all(t is not None and t.numpy_dtype.kind == "f" for t in types)
+        return not checker.is_found and self._is_real([i for i in body.instructions if i.id in body.varying])
 
     def _trips(self, instruction: Any, without: Sequence[str] = ()) -> int:
         return math.prod(self._extents[i] for i in instruction.within_inames - set(without))
@@ -150,6 +164,29 @@ class Chooser:
         places = self._addresses.of_lanes(access, _LANE, extent)
         breaks = sum(b != a + type(a)(1) for a, b in itertools.pairwise(places))
         return 1.0 + breaks if any(p != places[0] for p in places) else 1.0
+
+
+def find_candidates(kernel: lp.LoopKernel, nest: NestDependences) -> Iterator[tuple[str, frozenset[str], str]]:
+    """Find the loops of a nest, with the temporaries that lanes must have for themselves, and what forbids lanes or "".
+
+    Args:
+        kernel: The kernel.
+        nest: The nest, with the dependences on temporaries.
+    """
+    is_fixed = all(is_box(kernel, iname) for iname in nest.inames)
+    written = sorted(kernel.get_written_variables() & kernel.arg_dict.keys())
+    for loop in find_lane_loops(nest):
+        reasons = [str(blocker) for blocker in loop.blockers]
+        for name in written:
+            try:
+                reasons += filter(None, [find_conflict(nest, loop.iname, name) if is_fixed else None])
+                is_known = is_fixed
+            except UnknownVariableError:
+                is_known = False
+            if not is_known:
+                found = find_dependences(kernel, variables=[name])
+                reasons += [str(d) for d in found if loop.iname in d.carriers]
+        yield loop.iname, frozenset(loop.privatize), reasons[0] if reasons else ""
 
 
 class _IndexChecker(WalkMapper[[]]):

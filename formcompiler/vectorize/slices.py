@@ -8,7 +8,8 @@
 with the iname ``lane`` tagged ``vec``. What is the same in all lanes stays as it is. A rest of iterations gets a block
 of as many lanes. If the extent n of a loop is smaller than W and divides it, n iterations of it and W / n of a loop
 around it make one block: ``w[W/n*b + lane // n, lane % n]``. Nests are looked at one by one; each gets the loops that
-cost least, or none. The caller hands over one cell, as for the kernel without lanes.
+cost least, or none; or the entries of a row that instructions set one after another become lanes
+(`formcompiler.vectorize.rows`). The caller hands over one cell, as for the kernel without lanes.
 
 *Legality.* The loops carry no dependence, after each lane got its own copy of the temporaries that are used inside of
 one iteration only (`formcompiler.loops.find_lane_loops`); no index and no predicate differs between lanes because of
@@ -27,9 +28,9 @@ from dataclasses import dataclass
 import loopy as lp
 
 from formcompiler.errors import VectorizationError
-from formcompiler.loops import NestDependences, analyse, find_lane_loops
+from formcompiler.loops import NestDependences, analyse
 from formcompiler.vectorize.blocks import make_blocks
-from formcompiler.vectorize.choose import Chooser
+from formcompiler.vectorize.choose import Chooser, find_candidates
 from formcompiler.vectorize.strip import Stripper
 
 
@@ -50,25 +51,28 @@ class SliceLanes:
             VectorizationError: if no loop can have lanes.
         """
         kernel = t_unit.default_entrypoint
-        nests = analyse(kernel)
-        stripper = Stripper(kernel)
+        nests = analyse(kernel, variables=kernel.temporary_variables)
+        stripper = Stripper(kernel, self.lanes)
         is_possible = False
         for nest in nests:
             chooser = Chooser(kernel, nest, self.lanes)
-            for body in chooser.choose():
+            bodies, rows = chooser.choose()
+            for row in rows:
+                stripper.join(row)
+            for body in bodies:
                 extents = tuple(int(kernel.get_constant_iname_length(i)) for i in body.choice.inames)
                 stripper.strip(body, make_blocks(extents, self.lanes))
             is_possible |= chooser.is_possible
         if not is_possible:
             raise VectorizationError(
-                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(nests)}"
+                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(kernel, nests)}"
             )
         return t_unit.with_kernel(stripper.finish())
 
 
-def _reason(nests: tuple[NestDependences, ...]) -> str:
+def _reason(kernel: lp.LoopKernel, nests: tuple[NestDependences, ...]) -> str:
     """Return what forbids lanes in the first nest where dependences do."""
-    blockers = [blocker for nest in nests for loop in find_lane_loops(nest) for blocker in loop.blockers]
-    if blockers:
-        return str(blockers[0])
+    reasons = [reason for nest in nests for _, _, reason in find_candidates(kernel, nest) if reason]
+    if reasons:
+        return reasons[0]
     return "only loops over real numbers can have lanes" if nests else "it has no loops"

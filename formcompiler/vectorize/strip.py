@@ -8,14 +8,16 @@ from typing import Any
 
 import islpy as isl
 import loopy as lp
+import numpy as np
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname, VectorizeTag
 from loopy.symbolic import get_dependencies
-from pymbolic.mapper import IdentityMapper
+from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.naming import Namer
 from formcompiler.vectorize.blocks import Block, LaneLoops
 from formcompiler.vectorize.cells import target_of, widen_array
+from formcompiler.vectorize.rows import Row, merge
 
 LANE = "lane"
 
@@ -97,10 +99,12 @@ class Stripper:
 
     Attributes:
         kernel: The kernel as it was.
+        lanes: Number of lanes W.
         instructions: The instructions as they are now.
     """
 
     kernel: lp.LoopKernel
+    lanes: int
     instructions: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +113,7 @@ class Stripper:
         self._domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]
         self._temporaries = dict(kernel.temporary_variables)
         self._lanes: dict[int, str] = {}
+        self._tables: dict[tuple[Any, bytes], str] = {}
         names = {*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames(), *kernel.id_to_insn}
         self._namer = Namer(names)
 
@@ -132,6 +137,47 @@ class Stripper:
         kept = [i for i in self.instructions if i.id not in ids]
         self.instructions = [_depending(i, ids) for i in (*kept[:place], *copies, *kept[place:])]
         self._domains = [d for d in self._domains if not set(body.choice.inames) & set(_names_of(d))]
+
+    def join(self, row: Row) -> None:
+        """Make one instruction of a row."""
+        ids = {i.id for i in row.instructions}
+        current = {i.id: i for i in self.instructions}
+        instructions = [current[i.id] for i in row.instructions]
+        first = instructions[0]
+        lane = prim.Variable(self._lane(len(instructions)))
+
+        def make_table(numbers: Sequence[float]) -> Any:
+            return prim.Variable(self._table(numbers, first))[lane]
+
+        target = first.assignee
+        last = prim.Sum((row.start, lane)) if row.start else lane
+        joined = first.copy(
+            assignee=target.aggregate[(*target.index_tuple[:-1], last)],
+            expression=merge([i.expression for i in instructions], make_table),
+            within_inames=first.within_inames | {lane.name},
+            depends_on=frozenset().union(*(i.depends_on for i in instructions)) - ids,
+        )
+        instead = {i.id: frozenset([joined.id]) for i in instructions}
+        kept = [joined if i.id == first.id else i for i in self.instructions if i.id not in ids - {first.id}]
+        self.instructions = [i if i.id == joined.id else _depending(i, instead) for i in kept]
+
+    def _table(self, numbers: Sequence[float], instruction: Any) -> str:
+        """Return the name of a table of numbers, of the type of what an instruction sets."""
+        arrays: dict[str, Any] = {**self.kernel.arg_dict, **self._temporaries}
+        dtype = arrays[target_of(instruction)].dtype.numpy_dtype
+        values = np.array(numbers, dtype)
+        key = (dtype, values.tobytes())
+        if key not in self._tables:
+            name = self._tables[key] = self._namer.unique("row")
+            self._temporaries[name] = lp.TemporaryVariable(
+                name,
+                dtype=dtype,
+                shape=values.shape,
+                address_space=lp.AddressSpace.GLOBAL,
+                read_only=True,
+                initializer=values,
+            )
+        return self._tables[key]
 
     def _copy(
         self, body: Body, block: Block, ids: Mapping[str, frozenset[str]], used_outside: set[str], *, is_first: bool
@@ -176,6 +222,18 @@ class Stripper:
             for i in body.instructions
         ]
 
+    def _pad(self) -> None:
+        """Give arrays with lanes along their last axis room for whole vectors."""
+        finder = _LaneAxisFinder(set(self._lanes.values()))
+        for i in self.instructions:
+            finder(i.assignee)
+            finder(i.expression)
+        for name in sorted(finder.found & self._temporaries.keys()):
+            temporary: Any = self._temporaries[name]
+            old = self.kernel.temporary_variables.get(name)
+            if temporary.initializer is None and old is not None and old.shape == temporary.shape:
+                self._temporaries[name] = temporary.copy(shape=padded_shape(temporary.shape, self.lanes))
+
     def _lane(self, extent: int) -> str:
         if extent not in self._lanes:
             self._lanes[extent] = self._namer.unique(LANE)
@@ -193,6 +251,7 @@ class Stripper:
 
     def finish(self) -> lp.LoopKernel:
         """Return the kernel."""
+        self._pad()
         lanes = {name: extent for extent, name in self._lanes.items()}
         domains = [isl.BasicSet(f"{{ [{name}] : 0 <= {name} < {extent} }}") for name, extent in lanes.items()]
         old = self.kernel.inames
@@ -204,6 +263,27 @@ class Stripper:
             domains=[*self._domains, *domains] or [isl.BasicSet("{ : }")],
             inames={**inames, **{name: Iname(name, tags=frozenset([VectorizeTag()])) for name in lanes}},
         )
+
+
+def padded_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+    """Return a shape whose last axis holds whole vectors: of W lanes, and of as few more as hold the rest."""
+    rest = shape[-1] % lanes
+    return (*shape[:-1], shape[-1] - rest + (1 << (rest - 1).bit_length())) if rest else shape
+
+
+class _LaneAxisFinder(WalkMapper[[]]):
+    """Collects arrays with lanes along their last axis, which are more than the bare lane."""
+
+    def __init__(self, lanes: set[str]) -> None:
+        super().__init__()
+        self._lanes = lanes
+        self.found: set[str] = set()
+
+    def map_subscript(self, expr: Any) -> None:
+        if get_dependencies(expr.index_tuple[-1]) & self._lanes:
+            self.found.add(expr.aggregate.name)
+        for index in expr.index_tuple:
+            self.rec(index)
 
 
 def _names_of(domain: isl.BasicSet) -> list[str]:
