@@ -42,15 +42,17 @@ class Chooser:
         kernel: The kernel.
         nest: The nest.
         lanes: Number of lanes W.
+        with_rows: Whether rows of entries may become lanes, too.
 
     Attributes:
         is_possible: Whether `choose` found loops that can become lanes.
     """
 
-    def __init__(self, kernel: lp.LoopKernel, nest: NestDependences, lanes: int) -> None:
+    def __init__(self, kernel: lp.LoopKernel, nest: NestDependences, lanes: int, *, with_rows: bool = True) -> None:
         self._kernel = kernel
         self._nest = nest
         self._lanes = lanes
+        self._with_rows = with_rows
         self._loops = nest.order.loops
         self._addresses = address_finder(kernel)
         self.is_possible = False
@@ -92,7 +94,7 @@ class Chooser:
 
     def _rows(self, instructions: Sequence[Any]) -> list[Row]:
         """Return the rows of real numbers among instructions that follow one another."""
-        found = list(find_rows(instructions, self._lanes))
+        found = list(find_rows(instructions, self._lanes)) if self._with_rows else []
         self.is_possible |= bool(found)
         return [row for row in found if self._is_real(row.instructions)]
 

@@ -63,8 +63,8 @@ class QuantityLanes:
             for loop in fused.loops
         ]
         for iname in fused.point_loops:
-            bodies += Chooser(kernel, analyse_nest(kernel, iname), self.lanes).choose()
-        stripper = Stripper(kernel)
+            bodies += Chooser(kernel, analyse_nest(kernel, iname), self.lanes, with_rows=False).choose()[0]
+        stripper = Stripper(kernel, self.lanes)
         for body in bodies:
             extents = tuple(int(kernel.get_constant_iname_length(i)) for i in body.choice.inames)
             stripper.strip(body, make_blocks(extents, self.lanes))

@@ -41,7 +41,7 @@ def test_actions_agree_with_the_kernel_without_lanes(degree: int) -> None:
         assert np.abs(found - wanted).max() < TOLERANCE[scalar_type] * np.abs(wanted).max(), (scalar_type, lanes)
 
 
-@pytest.mark.parametrize("name", ["stiffness_quadrilateral", "conditional_triangle"])
+@pytest.mark.parametrize("name", ["stiffness_quadrilateral", "conditional_triangle", "mass_nedelec_tetrahedron"])
 @pytest.mark.parametrize("lanes", [2, 8])
 def test_element_tensors_agree_with_dense_assembly(name: str, lanes: int) -> None:
     case = CASES[name]
