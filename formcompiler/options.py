@@ -65,7 +65,7 @@ class Options:
         "constant folding: tables and loops over tables too, expressions only, or none",
         choices=("full", "literals", "off"),
     )
-    licm: str = _option("off", "loop-invariant code motion", choices=("off", "cse", "nested", "general"))
+    licm: str = _option("general", "loop-invariant code motion", choices=("off", "cse", "nested", "general"))
 
     def provenance(self) -> str:
         """Return every option that differs from its default as ``name=value``, sorted by declaration."""

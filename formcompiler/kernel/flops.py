@@ -95,12 +95,13 @@ def count_points(kernel: lp.LoopKernel, inames: frozenset[str], parameter_value:
         inames: The inames.
         parameter_value: What each parameter of the bounds counts as.
     """
-    boxes = sorted(i for i in inames if is_box(kernel, i))
-    total = math.prod(iname_extent(kernel, i) for i in boxes)
-    others = sorted(inames - set(boxes))
-    if not others:
+    others = frozenset(i for i in inames if not is_box(kernel, i))
+    domain = kernel.get_inames_domain(others) if others else isl.BasicSet("{ : }")
+    joint = sorted(inames & set(domain.get_var_names_not_none(isl.dim_type.set)))
+    total = math.prod(iname_extent(kernel, i) for i in inames - set(joint))
+    if not joint:
         return total
-    domain = kernel.get_inames_domain(frozenset(others)).project_out_except(others, [isl.dim_type.set])
+    domain = domain.project_out_except(joint, [isl.dim_type.set])
     for position in range(domain.dim(isl.dim_type.param)):
         domain = domain.fix_val(isl.dim_type.param, position, parameter_value)
     return total * int(isl.Set.from_basic_set(domain).count_val().to_python())

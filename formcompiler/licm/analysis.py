@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import loopy as lp
+import pymbolic.primitives as prim
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
@@ -96,9 +97,21 @@ class Analysis:
         return self.kernel.id_to_insn[name]
 
     def is_scalar(self, name: str) -> bool:
-        """Tell whether a variable is a temporary with one value for each lane at most."""
-        temporary: Any = self.kernel.temporary_variables.get(name)
-        return temporary is not None and len(temporary.shape) <= len(self.nest.lanes)
+        """Tell whether a variable is a temporary with one value, or one for each lane."""
+        return name in self._scalars
+
+    @cached_property
+    def _scalars(self) -> frozenset[str]:
+        arrays = set(self.kernel.arg_dict)
+        for name in self.nest.order:
+            instruction = self.instruction(name)
+            if not isinstance(instruction, lp.Assignment):
+                arrays.update(instruction.assignee_var_names())
+            elif isinstance(instruction.assignee, prim.Subscript):
+                index = instruction.assignee.index_tuple
+                if not all(isinstance(i, prim.Variable) and i.name in self.nest.lanes for i in index):
+                    arrays.add(instruction.assignee_name)
+        return frozenset(self.kernel.temporary_variables) - arrays
 
     def is_box(self, *inames: str) -> bool:
         """Tell whether each of some loops runs from 0 to a number that is known."""

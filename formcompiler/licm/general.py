@@ -23,10 +23,13 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
     which hoisting and sharing change; copies are dropped before sums over points are, so that equal factors are seen
     to be equal; subexpressions are shared at the end, when everything is in its loop, since a shared product moves
     only as a whole.
+
+    A loop that loopy is to turn into vector code allows no scalar inside of it: there, values are only hoisted.
     """
     original = facts.kernel
     facts = facts.of(put_targets_first(original))
-    for step in (group_columns, _scale_and_shrink, drop_copies, contract_kernel, _hoist, share_values):
+    steps = (group_columns, _scale_and_shrink, drop_copies, contract_kernel, _hoist, share_values)
+    for step in (_hoist,) if facts.nest.looped_lanes(original) else steps:
         changed = facts.of(step(facts))
         if changed.cost <= facts.cost:
             facts = changed

@@ -197,7 +197,8 @@ class _Shrinker:
         target = editor.temporary(part.name, self._dtype(part.name), (*own, *lanes), extents)
         items = self._copy(group, writer, target, rename, inames)
         editor.insert_before(EnterLoop(iname=self._nest.loops[writer][0]), items)
-        self._redirect(part, target, [a + start for a in kept])
+        axes = sorted(kept, key=lambda axis: index[axis] in lanes)
+        self._redirect(part, target, [a + start for a in axes])
 
     def _dtype(self, name: str) -> Any:
         return self._kernel.temporary_variables[name].dtype

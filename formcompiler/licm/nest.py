@@ -47,6 +47,10 @@ class Nest:
         """Return the number of each instruction in the order of the linearization."""
         return {name: number for number, name in enumerate(self.order)}
 
+    def looped_lanes(self, kernel: lp.LoopKernel) -> frozenset[str]:
+        """Return the inames of lanes that a loop runs over."""
+        return frozenset(iname for iname in self.entry if kernel.iname_tags_of_type(iname, VectorizeTag))
+
     def rank_after(self, iname: str) -> int:
         """Return the number of the first instruction behind a loop."""
         return bisect_left(list(self.position.values()), self.exit[iname])

@@ -137,24 +137,24 @@ class _Sharer:
                 uses[child] = uses.get(child, 0) + 1
         return uses
 
-    def _is_kept(self, number: int, context: Context, *, is_root: bool = False) -> bool:
+    def _is_kept(self, number: int, context: Context, *, is_named: bool = False) -> bool:
         """Tell whether a value stays as it is written: nothing in it has a name or gets one.
 
         Args:
             number: The value.
             context: Where it is used.
-            is_root: Whether it is what an instruction computes.
+            is_named: Whether an instruction gives it a name.
         """
         value = self._numbering.values[number]
         if value.kind in (ATOM, LITERAL):
             return True
         kept = self._kept[context]
-        if is_root or number not in kept:
+        if is_named or number not in kept:
             below = self._below(number, self._operands[context])
             result = tuple(sorted(below)) == value.operands or value.kind not in (SUM, PRODUCT)
-            result = result and (is_root or self._uses[context].get(number, 0) < 2)
+            result = result and (is_named or self._uses[context].get(number, 0) < 2)
             result = result and all(self._is_kept(n, context) for n in below)
-            if is_root:
+            if is_named:
                 return result
             kept[number] = result
         return kept[number]
@@ -164,7 +164,7 @@ class _Sharer:
     def _write(self, statement: Statement) -> None:
         instruction = statement.instruction
         known = self._find_name(statement.root, statement.context)
-        if known is None and self._is_kept(statement.root, statement.context, is_root=True):
+        if known is None and self._is_kept(statement.root, statement.context, is_named=statement.is_definition):
             value = self._statements.renamed(instruction.expression)
         else:
             value = self._expression(statement.root, statement, is_named=statement.is_definition)

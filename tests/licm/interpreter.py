@@ -58,12 +58,18 @@ def evaluate(expression, values):
     raise NotImplementedError(type(expression))
 
 
-def extent(kernel, iname, parameters):
-    domain = kernel.get_inames_domain(frozenset([iname])).project_out_except([iname], [isl.dim_type.set])
-    for position in range(domain.dim(isl.dim_type.param)):
-        name = domain.get_dim_name(isl.dim_type.param, position)
-        domain = domain.fix_val(isl.dim_type.param, position, parameters[name])
-    return int(isl.Set.from_basic_set(domain).count_val().to_python())
+def values_of(kernel, iname, values):
+    """Return the values that an iname runs over, in the current iteration of the loops around it."""
+    domain = kernel.get_inames_domain(frozenset([iname]))
+    for kind in (isl.dim_type.set, isl.dim_type.param):
+        for position in range(domain.dim(kind)):
+            name = domain.get_dim_name(kind, position)
+            if name != iname and name in values:
+                domain = domain.fix_val(kind, position, int(values[name]))
+    domain = isl.Set.from_basic_set(domain.project_out_except([iname], [isl.dim_type.set]))
+    if domain.is_empty():
+        return range(0)
+    return range(domain.dim_min_val(0).to_python(), domain.dim_max_val(0).to_python() + 1)
 
 
 def run(kernel, arguments, parameters=None, on_opaque=None):
@@ -106,14 +112,15 @@ def run(kernel, arguments, parameters=None, on_opaque=None):
             item = items[position]
             if isinstance(item, EnterLoop):
                 end = next(p for p in range(position, stop) if items[p] == LeaveLoop(iname=item.iname))
-                for number in range(extent(kernel, item.iname, parameters)):
+                for number in values_of(kernel, item.iname, values):
                     values[item.iname] = number
                     run_range(position + 1, end)
+                values.pop(item.iname, None)
                 position = end
             elif isinstance(item, RunInstruction):
                 instruction = kernel.id_to_insn[item.insn_id]
                 lanes = sorted(instruction.within_inames - opened)
-                for index in np.ndindex(*(extent(kernel, lane, parameters) for lane in lanes)):
+                for index in np.ndindex(*(len(values_of(kernel, lane, {})) for lane in lanes)):
                     values.update(zip(lanes, index, strict=True))
                     run_one(instruction)
             position += 1

@@ -31,6 +31,14 @@ def tag(kernel, vector):
     return kernel.copy(inames={**kernel.inames, vector: iname})
 
 
+def add_table(builder, name, values):
+    """Add a constant table."""
+    builder.declare(name, np.shape(values))
+    builder._temporaries[-1] = builder._temporaries[-1].copy(
+        address_space=lp.AddressSpace.GLOBAL, read_only=True, initializer=np.array(values, float)
+    )
+
+
 def macro_cell_nest():
     """Return the nest of a block-structured kernel: points q, micro cells ex and ey, dofs ix and iy, directions d.
 

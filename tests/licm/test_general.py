@@ -6,7 +6,7 @@ import loopy as lp
 import numpy as np
 import pytest
 from licm.interpreter import run
-from licm.nests import assign, finish, jacobian_nest, matrix_data
+from licm.nests import add_table, assign, finish, jacobian_nest, matrix_data
 
 from formcompiler.kernel.builder import KernelBuilder
 from formcompiler.licm.analysis import Analysis
@@ -33,13 +33,6 @@ def check_step(step, kernel, data):
         assert instruction.depends_on <= done
         done.add(instruction.id)
     return facts.of(kernel).cost, facts.of(after).cost, after
-
-
-def add_table(builder, name, values):
-    builder.declare(name, np.shape(values))
-    builder._temporaries[-1] = builder._temporaries[-1].copy(
-        address_space=lp.AddressSpace.GLOBAL, read_only=True, initializer=np.array(values, float)
-    )
 
 
 # --- sums over points
