@@ -34,6 +34,9 @@ from formcompiler.licm.monomials import Expander, Monomial, TooManyMonomialsErro
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.write_plan import Accumulation, PlanWriter
 
+TableSplit = tuple[list[Any], Loops, Atoms]
+"""Tables that are summed over points, dofs that index them, and the other factors."""
+
 LARGEST_TABLES = 1 << 18
 """Most bytes of tables that one kernel gets from sums carried out at compile time."""
 
@@ -117,8 +120,8 @@ class _Rewriter:
         except TooManyMonomialsError:
             return 0
         choices = [(self._cost_now(), None, None, 0), self._choice(Plan(), self._plan(shallow), 0)]
-        for is_joining in (True, False):
-            moved, kept, size = self._sum_points(deep, is_joining=is_joining)
+        for splits in self._ways_to_split(deep):
+            moved, kept, size = self._sum_points(deep, splits)
             if moved:
                 choices.append(self._choice(self._plan(moved), self._plan(kept), size))
         _, outside, inside, size = min(choices, key=lambda choice: choice[0])
@@ -169,21 +172,27 @@ class _Rewriter:
         names = names_in(writer.expression)
         return all(scopes.version(n, writer.id) == scopes.version(n, self._name) for n in names)
 
-    def _sum_points(self, monomials: list[Monomial], *, is_joining: bool) -> tuple[list[Monomial], list[Monomial], int]:
+    def _ways_to_split(self, monomials: list[Monomial]) -> list[list[TableSplit | None]]:
+        """Return what of each monomial is summed over points: with tables that do not vary between them, or without."""
+        if not self._it.points:
+            return []
+        joined, separate = ([self._split_tables(m, is_joining=j) for m in monomials] for j in (True, False))
+        return [joined] if joined == separate else [joined, separate]
+
+    def _sum_points(
+        self, monomials: list[Monomial], splits: list[TableSplit | None]
+    ) -> tuple[list[Monomial], list[Monomial], int]:
         """Return the monomials that leave the loops over points, with sums of tables, the others, and bytes of tables.
 
         Tables with the same scalar are added up.
 
         Args:
             monomials: All monomials.
-            is_joining: Whether tables that do not vary between points become part of the sums, too.
+            splits: What of each of them is summed over points, None if it stays.
         """
-        if not self._it.points:
-            return [], monomials, 0
         kept = []
         moved: dict[tuple[Loops, Atoms], Any] = {}
-        for monomial in monomials:
-            split = self._split_tables(monomial, is_joining=is_joining)
+        for monomial, split in zip(monomials, splits, strict=True):
             if split is None:
                 kept.append(monomial)
                 continue
@@ -198,8 +207,13 @@ class _Rewriter:
             return [], monomials, 0
         return self._expander.collect(self._moved(d, r, v) for (d, r), v in moved.items()), kept, size
 
-    def _split_tables(self, monomial: Monomial, *, is_joining: bool) -> tuple[list[Any], Loops, Atoms] | None:
-        """Return the tables of a monomial to sum over points, their inames and the other atoms; None if impossible."""
+    def _split_tables(self, monomial: Monomial, *, is_joining: bool) -> TableSplit | None:
+        """Return the tables of a monomial to sum over points, their inames and the other atoms; None if impossible.
+
+        Args:
+            monomial: The monomial.
+            is_joining: Whether tables that do not vary between points become part of the sums, too.
+        """
         points, dofs = frozenset(self._it.points), frozenset(self._it.dofs)
         tables = [a for a in monomial.atoms if self._minimal(a) & points]
         if not all(map(self._is_table, tables)):

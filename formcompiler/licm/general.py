@@ -7,7 +7,7 @@ import pymbolic.primitives as prim
 
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import group_columns
-from formcompiler.licm.contract import contract_kernel
+from formcompiler.licm.contract import contract_kernel, find_accumulation
 from formcompiler.licm.edit import link_dependencies, with_changes
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
@@ -20,15 +20,13 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel after all steps that save operations; a step that takes more of them is left out.
 
     Ordering restriction: sums over dofs and points are rewritten first, because they are recognised by their form,
-    which hoisting and sharing change; copies are dropped before sums over points are, so that equal factors are seen
-    to be equal; subexpressions are shared at the end, when everything is in its loop, since a shared product moves
-    only as a whole.
+    which hoisting and sharing change; values are shared at the end, when everything is in its loop.
 
     A loop that loopy is to turn into vector code allows no scalar inside of it: there, values are only hoisted.
     """
     original = facts.kernel
     facts = facts.of(put_targets_first(original))
-    steps = (group_columns, _scale_and_shrink, drop_copies, contract_kernel, _hoist, share_values)
+    steps = (group_columns, _scale_and_shrink, _contract, _hoist_predicated, share_values)
     for step in (_hoist,) if facts.nest.looped_lanes(original) else steps:
         changed = facts.of(step(facts))
         if changed.cost <= facts.cost:
@@ -58,5 +56,19 @@ def _scale_and_shrink(facts: Analysis) -> lp.LoopKernel:
     return shrink_arrays(scaled)
 
 
+def _contract(facts: Analysis) -> lp.LoopKernel:
+    """Rewrite sums over points, after copies are dropped, so that equal factors are seen to be equal."""
+    if not any(find_accumulation(facts, name) for name in facts.nest.order):
+        return facts.kernel
+    dropped = facts.of(drop_copies(facts))
+    return contract_kernel(dropped)
+
+
 def _hoist(facts: Analysis) -> lp.LoopKernel:
     return hoist_nested(facts, is_eager=True)
+
+
+def _hoist_predicated(facts: Analysis) -> lp.LoopKernel:
+    """Hoist from instructions that values are not shared with."""
+    special = [i.id for i in facts.kernel.instructions if not isinstance(i, lp.Assignment) or i.predicates]
+    return hoist_nested(facts, special, is_eager=True) if special else facts.kernel

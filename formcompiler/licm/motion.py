@@ -6,7 +6,7 @@ whose operands differ between all iterations are left out, since nothing moves o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any
 
@@ -29,11 +29,12 @@ def rewritable(kernel: lp.LoopKernel, nest: Nest) -> list[str]:
     return [name for name in nest.order if isinstance(kernel.id_to_insn[name], REWRITABLE)]
 
 
-def hoist_nested(facts: Analysis, *, is_eager: bool = False) -> lp.LoopKernel:
+def hoist_nested(facts: Analysis, chosen: Collection[str] | None = None, *, is_eager: bool = False) -> lp.LoopKernel:
     """Return the kernel with loop-invariant subexpressions of perfectly nested iname sets moved outwards.
 
     Args:
         facts: A linearized kernel.
+        chosen: Instructions to look into, by default all.
         is_eager: Whether to take every loop for nested in those around it, and to regroup as much as possible.
 
     Raises:
@@ -41,7 +42,7 @@ def hoist_nested(facts: Analysis, *, is_eager: bool = False) -> lp.LoopKernel:
     """
     kernel, nest = facts.kernel, facts.nest
     bound = _Bound(facts)
-    names = rewritable(kernel, nest)
+    names = [name for name in rewritable(kernel, nest) if chosen is None or name in chosen]
     contexts = {name: Context(facts, name) for name in names if not bound(name)}
     changed = {}
     for name, context in contexts.items():

@@ -59,6 +59,11 @@ class Numbering:
         parts = tuple(sorted(flat))
         return self._intern(Value(kind, parts), (kind, parts))
 
+    def is_sign(self, number: int) -> bool:
+        """Tell whether a value is the literal 1 or -1, by which to multiply is no operation."""
+        value = self.values[number]
+        return value.kind == LITERAL and value.detail in (1, -1)
+
     def _intern(self, value: Value, key: Hashable) -> int:
         number = self._numbers.setdefault(key, len(self.values))
         if number == len(self.values):

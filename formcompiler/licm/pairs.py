@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
-from formcompiler.licm.numbering import LITERAL, PRODUCT, SUM, Numbering
+from formcompiler.licm.numbering import PRODUCT, SUM, Numbering
 
 _LONGEST = 24
 """Longest sums and products whose pairs of operands are looked at."""
@@ -44,14 +44,10 @@ class PairSharing:
 
     def _pairs(self, node: int) -> Iterator[Pair]:
         kind = self._numbering.values[node].kind
-        operands = [o for o in self.operands[node] if not (kind == PRODUCT and self._is_sign(o))]
+        operands = [o for o in self.operands[node] if not (kind == PRODUCT and self._numbering.is_sign(o))]
         if not 2 <= len(operands) <= _LONGEST:
             return iter(())
         return iter({(kind, min(pair), max(pair)) for pair in combinations(operands, 2)})
-
-    def _is_sign(self, number: int) -> bool:
-        value = self._numbering.values[number]
-        return value.kind == LITERAL and abs(value.detail) == 1
 
     def _extract_all(self) -> None:
         hot = {pair: n for pair, n in self._counts.items() if n > 1}

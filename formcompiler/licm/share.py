@@ -1,18 +1,20 @@
-"""Values that occur more than once are computed once, whatever the order and grouping of their operands.
+"""Values are computed once, in the outermost loops that they depend on, whatever the order and grouping of operands.
 
-Rewrite: ``x = a * b * c; y = c * d * a`` becomes ``s = a * c; x = s * b; y = s * d``; an instruction that computes the
-same value as an earlier one is dropped.
+Rewrite: ``for q: for i: r[i] += a * t[q, i] * w[q]`` becomes ``for q: h = a * w[q]; for i: r[i] += h * t[q, i]``, and
+``x = a * b * c; y = c * d * a`` becomes ``s = a * c; x = s * b; y = s * d``; an instruction whose value an earlier one
+has is dropped.
 
-Legality: sums and products are regrouped, which changes results by rounding only. A value is shared by instructions in
-the same loops, or named by one in outer loops before; a variable that is written several times counts as another one
-after each write.
+Legality: sums and products are regrouped, which changes results by rounding only; functions are pure. A value moves no
+further than the loops in which its variables get their values. It is shared by instructions in its loops or deeper
+ones; a variable that is written several times counts as another one after each write. Instructions with predicates
+are left alone.
 
-Profitability: a pair of operands that occurs n times saves n - 1 operations; the most frequent pair goes first.
+Profitability: a value that leaves a loop is computed once instead of once for each iteration; a pair of operands that
+occurs n times saves n - 1 operations, and the most frequent pair goes first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import loopy as lp
@@ -21,15 +23,18 @@ import pymbolic.primitives as prim
 from loopy.schedule import RunInstruction
 
 from formcompiler.licm.analysis import Analysis
+from formcompiler.licm.homes import Homes
 from formcompiler.licm.minimal import names_in
 from formcompiler.licm.numbering import ATOM, CALL, LITERAL, PRODUCT, QUOTIENT, SUM
-from formcompiler.licm.pairs import PairSharing, is_node
 from formcompiler.licm.statements import Context, Statement, Statements
 from formcompiler.licm.types import REAL_RESULT, function_name
 
+Place = tuple[int, int]
+"""Index of an item of the linearization, and 0 in front of it or 1 behind it."""
+
 
 def share_values(facts: Analysis) -> lp.LoopKernel:
-    """Return the kernel with values that occur more than once computed once."""
+    """Return the kernel with each value computed once, in the outermost loops that it depends on."""
     return _Sharer(facts).run()
 
 
@@ -46,23 +51,14 @@ class _Sharer:
         self._editor = facts.edit()
         self._statements = Statements(facts)
         self._numbering = self._statements.numbering
-        self._names: dict[int, list[tuple[Context, Any]]] = {}
-        self._operands: dict[Context, dict[int, list[int]]] = {}
-        self._uses: dict[Context, dict[int, int]] = {}
+        self._names: dict[int, list[tuple[Context, Place, Any]]] = {}
         self._kept: dict[Context, dict[int, bool]] = {}
 
     def run(self) -> lp.LoopKernel:
         """Return the kernel with shared values."""
         statements = self._number_all()
-        by_context: dict[Context, list[int]] = {}
-        for statement in statements:
-            by_context.setdefault(statement.context, []).append(statement.root)
-        for context, roots in by_context.items():
-            nodes = [n for n in self._reachable(roots, {}) if is_node(self._numbering, n)]
-            self._operands[context] = PairSharing(self._numbering, nodes).operands
-            self._uses[context] = self._count_uses(roots, self._operands[context])
-        named = set(self._names)
-        self._kept = {context: dict.fromkeys(named, False) for context in by_context}
+        self._homes = Homes(self._statements, [(s.root, s.context) for s in statements])
+        self._defined = set(self._names)
         self._names = {}
         for statement in statements:
             self._write(statement)
@@ -89,12 +85,12 @@ class _Sharer:
                 continue
             statement = self._statements.number(instruction)
             if statement.is_definition and self._numbering.values[statement.root].kind != LITERAL:
-                known = self._find_name(statement.root, statement.context)
+                known = self._find_name(statement.root, statement.context, self._place(statement))
                 if known is not None:
-                    self._statements.alias(statement, known)
+                    self._statements.alias(statement, known[0])
                     self._editor.remove(name)
                     continue
-                self._names.setdefault(statement.root, []).append((statement.context, instruction.assignee))
+                self._define(statement, statement.root)
             statements.append(statement)
         return statements
 
@@ -107,35 +103,44 @@ class _Sharer:
                 predicates=frozenset(map(renamed, instruction.predicates)),
             )
 
-    def _find_name(self, number: int, context: Context) -> Any | None:
-        for (loops, lanes), access in self._names.get(number, ()):
-            if context[0][: len(loops)] == loops and lanes <= context[1]:
-                return access
+    # -- names
+
+    def _place(self, statement: Statement) -> Place:
+        """Return the place in front of an instruction."""
+        return (self._facts.nest.position[statement.instruction.id], 0)
+
+    def _define(self, statement: Statement, number: int) -> None:
+        """Let the variable that an instruction sets be the name of a value, from there on."""
+        place = (self._facts.nest.position[statement.instruction.id], 1)
+        self._names.setdefault(number, []).append((statement.context, place, statement.instruction.assignee))
+
+    def _find_name(self, number: int, context: Context, place: Place) -> tuple[Any, Place] | None:
+        """Return the name that a value has somewhere, and from where on."""
+        for (loops, lanes), start, access in self._names.get(number, ()):
+            if start <= place and context[0][: len(loops)] == loops and lanes <= context[1]:
+                return access, start
         return None
 
-    # -- counts
+    # -- writing
 
-    def _below(self, number: int, operands: dict[int, list[int]]) -> Sequence[int]:
-        return operands.get(number) or self._numbering.values[number].operands
-
-    def _reachable(self, roots: Sequence[int], operands: dict[int, list[int]]) -> list[int]:
-        seen: dict[int, None] = {}
-        stack = list(reversed(roots))
-        while stack:
-            number = stack.pop()
-            if number not in seen:
-                seen[number] = None
-                stack += reversed(self._below(number, operands))
-        return list(seen)
-
-    def _count_uses(self, roots: Sequence[int], operands: dict[int, list[int]]) -> dict[int, int]:
-        uses: dict[int, int] = {}
-        for root in roots:
-            uses[root] = uses.get(root, 0) + 1
-        for number in self._reachable(roots, operands):
-            for child in self._below(number, operands):
-                uses[child] = uses.get(child, 0) + 1
-        return uses
+    def _write(self, statement: Statement) -> None:
+        instruction, context = statement.instruction, statement.context
+        root = self._homes.regrouped(statement.root, context)
+        place = self._place(statement)
+        known = self._find_name(root, context, place)
+        is_same = known is None and root == statement.root
+        if is_same and self._is_kept(root, context, is_named=statement.is_definition):
+            value = self._statements.renamed(instruction.expression)
+        else:
+            is_named = statement.is_definition and self._homes.home(root, context) == context
+            value, _ = self._build(root, context, place) if is_named else self._expression(root, context, place)
+            if statement.is_accumulation:
+                terms = value.children if isinstance(value, prim.Sum) else (value,)
+                value = prim.Sum((instruction.assignee, *terms))
+        if value is not instruction.expression and value != instruction.expression:
+            self._editor.change(instruction.id, expression=value)
+        if statement.is_definition and known is None:
+            self._define(statement, root)
 
     def _is_kept(self, number: int, context: Context, *, is_named: bool = False) -> bool:
         """Tell whether a value stays as it is written: nothing in it has a name or gets one.
@@ -148,80 +153,84 @@ class _Sharer:
         value = self._numbering.values[number]
         if value.kind in (ATOM, LITERAL):
             return True
-        kept = self._kept[context]
+        kept = self._kept.setdefault(context, {})
         if is_named or number not in kept:
-            below = self._below(number, self._operands[context])
+            below = self._homes.operands(number, context)
             result = tuple(sorted(below)) == value.operands or value.kind not in (SUM, PRODUCT)
-            result = result and (is_named or self._uses[context].get(number, 0) < 2)
+            result = result and (self._homes.home(number, context) == context or self._homes.is_free(number, context))
+            if not is_named:
+                result = result and self._homes.uses(number, context) < 2 and number not in self._defined
             result = result and all(self._is_kept(n, context) for n in below)
             if is_named:
                 return result
             kept[number] = result
         return kept[number]
 
-    # -- writing
-
-    def _write(self, statement: Statement) -> None:
-        instruction = statement.instruction
-        known = self._find_name(statement.root, statement.context)
-        if known is None and self._is_kept(statement.root, statement.context, is_named=statement.is_definition):
-            value = self._statements.renamed(instruction.expression)
-        else:
-            value = self._expression(statement.root, statement, is_named=statement.is_definition)
-            if statement.is_accumulation:
-                terms = value.children if isinstance(value, prim.Sum) else (value,)
-                value = prim.Sum((instruction.assignee, *terms))
-        if value is not instruction.expression and value != instruction.expression:
-            self._editor.change(instruction.id, expression=value)
-        if statement.is_definition and known is None:
-            self._names.setdefault(statement.root, []).append((statement.context, instruction.assignee))
-
-    def _expression(self, number: int, statement: Statement, *, is_named: bool = False) -> Any:
-        """Return the expression of a value at a statement; values with several uses get names on the way.
+    def _expression(self, number: int, context: Context, place: Place) -> tuple[Any, Place]:
+        """Return the expression of a value and the first place where it can stand; it gets a name if that is of use.
 
         Args:
             number: The value.
-            statement: Where it is used.
-            is_named: Whether the statement itself gives it a name.
+            context: Loops and lanes of what uses it.
+            place: Where that stands, at the latest.
         """
         value = self._numbering.values[number]
+        home = self._homes.home(number, context)
         if value.kind in (ATOM, LITERAL):
-            return value.detail
-        context = statement.context
-        known = self._find_name(number, context)
+            return value.detail, self._earliest(number, home)
+        known = self._find_name(number, context, place)
         if known is not None:
             return known
-        result = self._build(number, statement)
-        if is_named or self._uses[context].get(number, 0) < 2 or self._is_negation(number, context):
-            return result
+        result, start = self._build(number, home, place)
+        if self._homes.is_free(number, home) or (home == context and self._homes.uses(number, home) < 2):
+            return result, start
+        start = place if home == context else start
         lanes = sorted(names_in(result) & self._facts.nest.lanes)
-        access = self._editor.temporary("v", self._dtype(number), lanes)
-        run = self._editor.assign(access, result, context[0], "share")
-        self._editor.insert_before(RunInstruction(insn_id=statement.instruction.id), [run])
-        self._names.setdefault(number, []).append((context, access))
-        return access
+        access = self._editor.temporary("h" if home != context else "v", self._dtype(number), lanes)
+        run = self._editor.assign(access, result, home[0], "hoist" if home != context else "share")
+        self._insert(run, start)
+        self._names.setdefault(number, []).append((home, start, access))
+        return access, start
 
-    def _is_negation(self, number: int, context: Context) -> bool:
-        """Tell whether a value is another one with a changed sign, which costs nothing to repeat."""
-        if self._numbering.values[number].kind != PRODUCT:
-            return False
-        operands = [self._numbering.values[o] for o in self._below(number, self._operands[context])]
-        return sum(1 for v in operands if not (v.kind == LITERAL and abs(v.detail) == 1)) < 2
-
-    def _build(self, number: int, statement: Statement) -> Any:
+    def _build(self, number: int, home: Context, place: Place) -> tuple[Any, Place]:
+        """Return a value made of its operands, and the first place where it can stand."""
         value = self._numbering.values[number]
-        below = self._below(number, self._operands[statement.context])
+        if value.kind in (ATOM, LITERAL):
+            return value.detail, self._earliest(number, home)
+        below = self._homes.operands(number, home)
         if value.kind == PRODUCT:
             below = sorted(below, key=lambda n: self._numbering.values[n].kind != LITERAL)
-        parts = tuple(self._expression(n, statement) for n in below)
+        found = [self._expression(n, home, place) for n in below]
+        parts = tuple(expression for expression, _ in found)
+        start = max(self._entry(home), *(start for _, start in found))
         if value.kind == SUM:
-            return prim.Sum(parts)
+            return prim.Sum(parts), start
         if value.kind == PRODUCT:
-            return prim.Product(parts)
+            return prim.Product(parts), start
         if value.kind == QUOTIENT:
-            return prim.Quotient(*parts)
+            return prim.Quotient(*parts), start
         assert value.kind == CALL
-        return value.detail(*parts)
+        return value.detail(*parts), start
+
+    # -- places
+
+    def _entry(self, home: Context) -> Place:
+        """Return the first place in some loops."""
+        return (self._facts.nest.entry[home[0][-1]] if home[0] else 0, 1)
+
+    def _earliest(self, number: int, home: Context) -> Place:
+        """Return the first place in some loops where an atom has its value."""
+        nest = self._facts.nest
+        start = self._entry(home)
+        for source in self._statements.sources(number):
+            inner = [i for i in nest.loops[source] if i not in home[0]]
+            start = max(start, (nest.exit[inner[0]] if inner else nest.position[source], 1))
+        return start
+
+    def _insert(self, run: RunInstruction, place: Place) -> None:
+        item = self._facts.nest.items[place[0]]
+        insert = self._editor.insert_after if place[1] else self._editor.insert_before
+        insert(item, [run])
 
     def _dtype(self, number: int) -> Any:
         value = self._numbering.values[number]

@@ -9,7 +9,7 @@ from typing import Any
 import pymbolic.primitives as prim
 
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.minimal import names_in
+from formcompiler.licm.minimal import Inames, names_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.numbering import ATOM, CALL, PRODUCT, QUOTIENT, SUM, Numbering
 from formcompiler.licm.substitute import substitute_with
@@ -53,6 +53,8 @@ class Statements:
         self._varying = facts.varying
         self._numbers: dict[Any, int] = {}
         self._unsettled: set[int] = set()
+        self._inames: dict[int, Inames] = {}
+        self._sources: dict[int, tuple[str, ...]] = {}
         self._aliases: dict[Any, Any] = {}
         self._alias_names: set[str] = set()
 
@@ -71,9 +73,16 @@ class Statements:
             self._numbers[target] = root
         return Statement(instruction, context, root, is_accumulation, is_definition)
 
-    def is_settled(self, number: int) -> bool:
-        """Tell whether a value is the same wherever its expression stands."""
-        return number not in self._unsettled
+    def inames(self, number: int) -> Inames:
+        """Return the inames that a value may differ between, lanes too; some may not be around where it is read."""
+        if number not in self._inames:
+            operands = self.numbering.values[number].operands
+            self._inames[number] = frozenset[str]().union(*map(self.inames, operands))
+        return self._inames[number]
+
+    def sources(self, number: int) -> tuple[str, ...]:
+        """Return the instructions that write what an atom reads, the last one before it for each variable."""
+        return self._sources.get(number, ())
 
     def alias(self, statement: Statement, access: Any) -> None:
         """Let the variable that a statement defines stand for another one from here on."""
@@ -113,13 +122,21 @@ class Statements:
         return number
 
     def _atom(self, expression: Any, reader: str) -> int:
-        varying = names_in(expression) & self._varying
-        if not varying:
-            return self.numbering.atom(expression, None)
-        scopes = self._facts.scopes
-        version: Hashable = frozenset((n, scopes.version(n, reader), scopes.inames_of_read(n, reader)) for n in varying)
+        scopes, nest = self._facts.scopes, self._facts.nest
+        names = names_in(expression)
+        written = [n for n in sorted(names) if n in scopes.writers]
+        varying = [n for n in written if n in self._varying]
+        version: Hashable = None
+        if varying:
+            version = tuple((n, scopes.version(n, reader), scopes.inames_of_read(n, reader)) for n in varying)
         number = self.numbering.atom(expression, version)
-        self._unsettled.add(number)
+        if number not in self._inames:
+            loops = [scopes.inames_of_read(n, reader) for n in varying]
+            settled = [nest.loops[scopes.writers[n][0]] for n in written if n not in self._varying]
+            self._inames[number] = names.intersection(self._facts.kernel.inames).union(*loops, *settled)
+            self._sources[number] = tuple(s[-1] for n in written if (s := scopes.sources(n, reader)))
+        if varying:
+            self._unsettled.add(number)
         return number
 
     def _is_definition(self, instruction: Any) -> bool:

@@ -1,0 +1,118 @@
+"""Homes of values: the outermost loops that hold all inames that a value depends on, and sums and products by home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from formcompiler.licm.nest import least_prefix
+from formcompiler.licm.numbering import ATOM, LITERAL, PRODUCT, SUM
+from formcompiler.licm.pairs import PairSharing
+from formcompiler.licm.statements import Context, Statements
+
+
+class Homes:
+    """The values of a kernel, regrouped so that as much as possible is evaluated in outer loops.
+
+    The operands of a sum or product that have the same home come together, those of inner loops with the value of
+    those of outer loops; then pairs of operands that several values of one home have in common are taken out.
+
+    Args:
+        statements: The values.
+        roots: Number and context of the value of each instruction.
+    """
+
+    def __init__(self, statements: Statements, roots: list[tuple[int, Context]]) -> None:
+        self._statements = statements
+        self._numbering = statements.numbering
+        self._homes: dict[Context, dict[int, Context]] = {}
+        self._regrouped: dict[Context, dict[int, int]] = {}
+        self._operands: dict[Context, dict[int, list[int]]] = {}
+        self._uses: dict[Context, dict[int, int]] = {}
+        roots = [(self.regrouped(number, context), context) for number, context in roots]
+        self._share_pairs(roots)
+        self._count_uses(roots)
+
+    def home(self, number: int, context: Context) -> Context:
+        """Return the loops and lanes in which a value is evaluated if an instruction needs it."""
+        known = self._homes.setdefault(context, {})
+        if number not in known:
+            loops, lanes = context
+            inames = self._statements.inames(number)
+            home = (least_prefix(loops, inames.intersection(loops)), inames & lanes)
+            known[number] = context if home == context else home
+        return known[number]
+
+    def operands(self, number: int, home: Context) -> list[int]:
+        """Return the operands of a value in its home."""
+        return self._operands.get(home, {}).get(number) or list(self._numbering.values[number].operands)
+
+    def uses(self, number: int, home: Context) -> int:
+        """Return how many values and instructions use a value of this home."""
+        return self._uses.get(home, {}).get(number, 0)
+
+    def is_free(self, number: int, home: Context) -> bool:
+        """Tell whether a value costs nothing to repeat: it is no operation, or another one with a changed sign."""
+        kind = self._numbering.values[number].kind
+        if kind in (ATOM, LITERAL):
+            return True
+        return kind == PRODUCT and sum(not self._numbering.is_sign(o) for o in self.operands(number, home)) < 2
+
+    def regrouped(self, number: int, context: Context) -> int:
+        """Return a value with its sums and products regrouped by home."""
+        value = self._numbering.values[number]
+        if value.kind in (ATOM, LITERAL):
+            return number
+        known = self._regrouped.setdefault(context, {})
+        if number not in known:
+            parts = [self.regrouped(o, context) for o in value.operands]
+            if value.kind in (SUM, PRODUCT):
+                known[number] = self._join(value.kind, parts, context)
+            else:
+                known[number] = self._numbering.node(value.kind, parts, value.detail)
+        return known[number]
+
+    def _join(self, kind: int, parts: list[int], context: Context) -> int:
+        """Return a sum or product of values, those of outer loops first; signs stay innermost."""
+        combine = self._numbering.combine
+        groups: dict[frozenset[str], list[int]] = {}
+        signs = [p for p in parts if kind == PRODUCT and self._numbering.is_sign(p)]
+        for part in parts:
+            if part not in signs:
+                loops, lanes = self.home(part, context)
+                groups.setdefault(lanes.union(loops), []).append(part)
+        if len(groups) < 2 or len(parts) < 3:
+            return combine(kind, parts, is_flat=True)
+        roots: dict[frozenset[str], list[int]] = {}
+        for inames in sorted(groups, key=lambda s: (len(s), sorted(s))):
+            group = groups[inames]
+            inner = max((root for root in roots if root <= inames), key=len, default=None)
+            roots[inames] = group if inner is None else [combine(kind, roots.pop(inner), is_flat=True), *group]
+        if len(roots) == 1:
+            return combine(kind, [*signs, *next(iter(roots.values()))], is_flat=True)
+        return combine(kind, [*signs, *(combine(kind, root, is_flat=True) for root in roots.values())], is_flat=True)
+
+    def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[tuple[int, Context]]:
+        """Yield each value with its home, once, those that contain others first."""
+        seen: set[tuple[int, Context]] = set()
+        stack = [(number, self.home(number, context)) for number, context in reversed(roots)]
+        while stack:
+            number, home = stack.pop()
+            if (number, home) not in seen:
+                seen.add((number, home))
+                yield number, home
+                stack += [(o, self.home(o, home)) for o in reversed(self.operands(number, home))]
+
+    def _share_pairs(self, roots: list[tuple[int, Context]]) -> None:
+        nodes: dict[Context, list[int]] = {}
+        for number, home in self._reachable(roots):
+            if self._numbering.values[number].kind in (SUM, PRODUCT):
+                nodes.setdefault(home, []).append(number)
+        self._operands = {home: PairSharing(self._numbering, numbers).operands for home, numbers in nodes.items()}
+
+    def _count_uses(self, roots: list[tuple[int, Context]]) -> None:
+        used = [(number, self.home(number, context)) for number, context in roots]
+        for number, home in self._reachable(roots):
+            used += [(o, self.home(o, home)) for o in self.operands(number, home)]
+        for number, home in used:
+            counts = self._uses.setdefault(home, {})
+            counts[number] = counts.get(number, 0) + 1
