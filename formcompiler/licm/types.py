@@ -19,6 +19,9 @@ REAL_RESULT = frozenset({"abs", "fabs", "real", "imag"})
 class Types:
     """Types of the values in one kernel.
 
+    Attributes:
+        real: Type of the kernel's real numbers, which literals and quotients of integers have.
+
     Args:
         kernel: The kernel; a scalar without type has the type of what is assigned to it.
     """
@@ -31,6 +34,8 @@ class Types:
             for name, array in arrays.items()
             if isinstance(array.dtype, lp.types.NumpyType)
         }
+        kinds = [np.empty(0, dtype).real.dtype for dtype in self._known.values() if dtype.kind in "fc"]
+        self.real: DType = np.result_type(*kinds) if kinds else np.dtype(np.float64)
         self._pending: set[str] = set()
         self._values: dict[str, list[Any]] = {}
         for instruction in kernel.instructions:
@@ -45,7 +50,7 @@ class Types:
         """
         kinds = self._collect(expression)
         if not kinds:
-            return np.dtype(np.float64)
+            return self.real
         result: DType = np.result_type(*kinds)
         return result
 
@@ -59,9 +64,9 @@ class Types:
             kinds = [kind for p in expression.parameters for kind in self._collect(p)]
             if function_name(expression.function) in REAL_RESULT:
                 return [np.empty(0, kind).real.dtype for kind in kinds]
-            return [np.result_type(np.float32, *kinds)] if kinds else []
+            return [np.result_type(self.real, *kinds)] if kinds else []
         if isinstance(expression, prim.Quotient):
-            return [np.dtype(np.float32), *self._collect_operands(expression)]
+            return [self.real, *self._collect_operands(expression)]
         if isinstance(expression, prim.ExpressionNode):
             return self._collect_operands(expression)
         return [np.dtype(np.complex64)] if isinstance(expression, complex) else []
@@ -82,7 +87,7 @@ class Types:
             self._pending.add(name)
             kinds = [self.of(value) for value in self._values[name] if not _reads(value, name)]
             self._pending.discard(name)
-            self._known[name] = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+            self._known[name] = np.result_type(*kinds) if kinds else self.real
         return self._known[name]
 
 

@@ -17,6 +17,7 @@ from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.general import put_targets_first
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.monomials import Expander, Monomial
+from formcompiler.licm.motion import hoist_nested
 from formcompiler.licm.scale import scale_sums
 from formcompiler.licm.share import share_values
 
@@ -250,3 +251,23 @@ def test_a_factor_and_then_an_axis_disappear():
     kernel, data = contraction_kernel("s + b[i] * x[k, j]")
     _, after, _ = check_step(lambda facts: shrink_arrays(facts.of(scale_sums(facts))), kernel, data)
     assert after == 4 * 4 + 3 * 4 + 3 * 4
+
+
+# --- types
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "value", ["2.0 / 3.0 * w[i]", "w[i] + 2.0 * 3.0", "(0.5 / 3.0) * w[0] * w[i]", "sqrt(2.0) * w[i]"]
+)
+def test_values_made_of_literals_have_the_precision_of_the_kernel(dtype, value):
+    b = KernelBuilder("literals", dtype, ["r", "w"])
+    b.argument("r", (2, 4), written=True)
+    b.argument("w", (4,))
+    with b.loop("i", 4):
+        assign(b, "r[0, i]", value)
+        assign(b, "r[1, i]", f"{value} + w[1]")
+    facts = Analysis(finish(b))
+    for step in (hoist_nested, share_values):
+        new = step(facts).temporary_variables.values()
+        assert {t.dtype.numpy_dtype for t in new} == {np.dtype(dtype)}
