@@ -158,7 +158,8 @@ def _compare(compiled: CompiledForm, integral: FormIntegral, rng: np.random.Gene
 def _draw(compiled: CompiledForm, integral: FormIntegral, rng: Any, limits: tuple[float, float]) -> _Sample:
     """Return random data in the precision of the kernel."""
     scalar, n_sides = compiled.options.scalar_type, integral.n_sides
-    entity = random_entity(integral.coordinate_element, integral.integral_type, rng, integral.facet_cell)
+    kind = compiled.options.geometry
+    entity = random_entity(integral.coordinate_element, integral.integral_type, rng, integral.facet_cell, kind)
     coordinates = entity.coordinates.astype(REAL_TYPE[scalar]).astype(np.float64)
     sides = (2,) if n_sides == 2 else ()
     form = compiled.form

@@ -38,16 +38,23 @@ def reference_nodes(element: Any) -> FloatArray:
     return np.asarray(scalar.basix_element.points)
 
 
-def random_cell(element: Any, rng: np.random.Generator, noise: float = 0.08) -> FloatArray:
-    """Return the nodes of a turned, stretched and dented cell, axes (node, direction)."""
+def random_cell(element: Any, rng: np.random.Generator, noise: float = 0.08, geometry: str = "general") -> FloatArray:
+    """Return the nodes of a turned, stretched and dented cell, axes (node, direction).
+
+    Affine cells have no dents, and those of ``geometry="axis_parallel"`` are not turned either.
+    """
     nodes = reference_nodes(element)
     tdim, gdim = nodes.shape[1], int(element.reference_value_size)
     frame = np.linalg.qr(rng.standard_normal((gdim, gdim)))[0][:, :tdim] * rng.uniform(0.7, 1.3, tdim)
     dents = noise / max(1, element.embedded_superdegree) * rng.standard_normal((len(nodes), gdim))
-    return np.asarray(nodes @ frame.T + dents)
+    if geometry == "axis_parallel":
+        frame = np.diag(rng.uniform(0.7, 1.3, tdim))
+    return np.asarray(nodes @ frame.T + (dents if geometry == "general" else dents[0]))
 
 
-def random_entity(element: Any, integral_type: str, rng: np.random.Generator, facet_cell: str = "") -> Entity:
+def random_entity(
+    element: Any, integral_type: str, rng: np.random.Generator, facet_cell: str = "", geometry: str = "general"
+) -> Entity:
     """Return an entity with random geometry.
 
     Args:
@@ -55,26 +62,43 @@ def random_entity(element: Any, integral_type: str, rng: np.random.Generator, fa
         integral_type: "cell", "exterior_facet", "interior_facet" or "vertex".
         rng: Source of randomness.
         facet_cell: Kind of the facet, for cells with facets of several kinds.
+        geometry: Kind of the cells: "general", "affine" or "axis_parallel".
     """
     name = element.cell_type.name
+    cell = random_cell(element, rng, geometry=geometry)
     if integral_type in IN_CELLS:
-        return Entity(random_cell(element, rng))
+        return Entity(cell)
     if integral_type == "vertex":
-        return Entity(random_cell(element, rng), int(rng.integers(len(cells.vertices(name)))))
+        return Entity(cell, int(rng.integers(len(cells.vertices(name)))))
     kinds = cells.facet_cells(name)
     usable = [i for i, kind in enumerate(kinds) if kind == (facet_cell or kinds[0])]
     if integral_type == "exterior_facet":
-        return Entity(random_cell(element, rng), int(rng.choice(usable)))
-    return _neighbours(element, rng, usable)
+        return Entity(cell, int(rng.choice(usable)))
+    if geometry == "axis_parallel":
+        return _next_box(element, cell, rng)
+    return _neighbours(element, cell, rng, usable, geometry == "general")
 
 
-def _neighbours(element: Any, rng: np.random.Generator, usable: list[int]) -> Entity:
+def _next_box(element: Any, first: FloatArray, rng: np.random.Generator) -> Entity:
+    """Return a box and the one behind one of its facets, of another length in this direction."""
+    facet = int(rng.integers(len(cells.facet_cells(element.cell_type.name))))
+    normals = cells.facet_normals(element.cell_type.name)
+    opposite = int(np.argmin(normals @ normals[facet]))
+    nodes, direction = reference_nodes(element), int(np.argmax(np.abs(normals[facet])))
+    second, length = first.copy(), rng.uniform(0.7, 1.3)
+    end = first[:, direction].max() if normals[facet, direction] > 0 else first[:, direction].min() - length
+    second[:, direction] = end + length * nodes[:, direction]
+    return Entity(np.stack([first, second]), [facet, opposite], [0, 0])
+
+
+def _neighbours(
+    element: Any, first: FloatArray, rng: np.random.Generator, usable: list[int], is_dented: bool
+) -> Entity:
     """Return two cells that share a facet: permuted points of the reference facet are the same physical points."""
     name = element.cell_type.name
     facets = [int(f) for f in rng.choice(usable, size=2)]
     kind = cells.facet_cells(name)[facets[0]]
     permutations = [int(p) for p in rng.integers(cells.n_facet_permutations(kind), size=2)]
-    first = random_cell(element, rng)
     nodes = reference_nodes(element)
     along, away = _facet_coordinates(name, facets[1], nodes)
     on_facet = np.abs(away) < 1e-12
@@ -88,7 +112,8 @@ def _neighbours(element: Any, rng: np.random.Generator, usable: list[int]) -> En
     outward = (ends[1] - ends[0]) @ first
     outward /= np.linalg.norm(outward)
     second = second + np.outer(away, outward)
-    second[~on_facet] += 0.05 / element.embedded_superdegree * rng.standard_normal(second[~on_facet].shape)
+    if is_dented:
+        second[~on_facet] += 0.05 / element.embedded_superdegree * rng.standard_normal(second[~on_facet].shape)
     return Entity(np.stack([first, second]), facets, permutations)
 
 

@@ -28,8 +28,8 @@ from oracles.case import mesh, space  # noqa: E402
 from oracles.random_forms import MEASURES, Grower  # noqa: E402
 
 import formcompiler  # noqa: E402
-from formcompiler.elements.cells import dimension  # noqa: E402
-from formcompiler.errors import UnsupportedFormError  # noqa: E402
+from formcompiler.elements.cells import TENSOR_CELLS, dimension  # noqa: E402
+from formcompiler.errors import UnsupportedFormError, VectorizationError  # noqa: E402
 from formcompiler.verify import tolerance, verify_compiled  # noqa: E402
 
 CELLS = (
@@ -38,7 +38,11 @@ CELLS = (
 )
 SUM_FACTORIZATION = ("off", "auto", "auto", "on")
 SCALAR_TYPES = ("float64", "float64", "float64", "float32", "complex128")
-LICM = ("off", "off", "cse", "nested")
+LICM = ("off", "off", "cse", "nested", "general")
+CONSTFOLD = ("full", "full", "literals", "off")
+VECTORIZE = ("none", "none", "none", "cells", "cells", "slices", "in_cell", "auto")
+LANES = ("auto", "2", "4", "8", "16")
+GEOMETRIES = ("general", "general", "affine", "axis_parallel")
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,22 @@ def make_candidate(seed: int) -> Candidate | None:
         "sum_factorization": str(rng.choice(SUM_FACTORIZATION)),
         "scalar_type": str(rng.choice(SCALAR_TYPES)),
         "licm": str(rng.choice(LICM)),
+        "constfold": str(rng.choice(CONSTFOLD)),
     }
-    if options["scalar_type"] in ("float64", "float32") and rng.random() < 0.25:
-        options["vectorize"] = "cells"
+    if options["scalar_type"] in ("float64", "float32"):
+        options |= {"vectorize": str(rng.choice(VECTORIZE)), "lanes": str(rng.choice(LANES))}
     domain = _random_mesh(rng)
+    options["geometry"] = _random_geometry(rng, domain)
+    limit = int(rng.integers(1, 4)) if rng.random() < 0.2 else None
     try:
-        form = _random_form(rng, domain, options["scalar_type"].startswith("complex"))
+        form = _random_form(rng, domain, options["scalar_type"].startswith("complex"), limit is not None)
     except (ValueError, UnsupportedFormError):
         return None
+    if limit is not None:
+        options["max_quadrature_degree"] = limit
+    if form is not None and len(form.arguments()) == 2 and rng.random() < 0.2:
+        spaces = {argument.ufl_function_space() for argument in form.arguments()}
+        options["part"] = "diagonal" if len(spaces) == 1 else "full"
     return None if form is None or form.empty() else Candidate(seed, form, options)
 
 
@@ -79,10 +91,20 @@ def _random_mesh(rng: np.random.Generator) -> Any:
     return mesh(cell, 2 if curved else 1)
 
 
-def _random_form(rng: np.random.Generator, domain: Any, is_complex: bool) -> Any:
+def _random_geometry(rng: np.random.Generator, domain: Any) -> str:
+    """Return what is known of the cells of a mesh: something that can be true."""
+    cell, geometry = domain.ufl_cell().cellname, str(rng.choice(GEOMETRIES))
+    fills = domain.geometric_dimension == domain.topological_dimension
+    if domain.ufl_coordinate_element().degree > 1 or cell in ("prism", "pyramid"):
+        return "general"
+    return "affine" if geometry == "axis_parallel" and not (fills and cell in TENSOR_CELLS) else geometry
+
+
+def _random_form(rng: np.random.Generator, domain: Any, is_complex: bool, estimates: bool) -> Any:
     kind = str(rng.choice(list(MEASURES)))
     dim = domain.topological_dimension
-    measure = ufl.Measure(MEASURES[kind], domain, metadata={"quadrature_degree": int(rng.integers(1, 4))})
+    degree = int(rng.integers(1, 4))
+    measure = ufl.Measure(MEASURES[kind], domain, metadata={} if estimates else {"quadrature_degree": degree})
     grower = Grower(rng, domain)
     height = int(rng.integers(1, 4 if dim < 3 else 3))
     rank = int(rng.integers(3))
@@ -137,7 +159,7 @@ def run_batch(candidates: list[Candidate], counts: Counter[str]) -> list[str]:
     for candidate in candidates:
         try:
             compiled.append((candidate, formcompiler.compile_form(candidate.form, **candidate.options)))
-        except UnsupportedFormError as refusal:
+        except (UnsupportedFormError, VectorizationError) as refusal:
             counts["refused: " + str(refusal)[:50]] += 1
         except Exception as error:
             failures.append(f"{type(error).__name__} {str(error)[:200]} {candidate}")
