@@ -29,6 +29,21 @@ _EXPRESSION = "ufl.core.expr.Expr"
 _ELEMENT = "ufl.finiteelement.AbstractFiniteElement"
 _PROBLEM = "formcompiler.problem.Problem"
 _NAMED = (*_FORM, _EXPRESSION, _ELEMENT, "ufl.domain.AbstractDomain", "ufl.functionspace.AbstractFunctionSpace")
+_BY_COEFFICIENTS = (
+    "derivative() is by a Coefficient, and diff() by a variable: for a Constant c write k = variable(c), use k in the "
+    "form and diff(..., k), or take a Coefficient from FunctionSpace(mesh, basix.ufl.real_element(cell)) instead of c"
+)
+_UFL_REMEDIES = {
+    "Can only create arguments automatically": _BY_COEFFICIENTS,
+    "Invalid coefficient type": _BY_COEFFICIENTS,
+    "Expecting an indexed coefficient": _BY_COEFFICIENTS,
+    "Expecting a Variable or SpatialCoordinate": _BY_COEFFICIENTS,
+    "missing an integration domain": "nothing in the integrand tells the mesh: write dx(domain=mesh)",
+    "Multiple domains found": "the integrand lives on several meshes: define all functions on one Mesh",
+    "Can only integrate scalar": "integrands are scalar: take inner(..., v), or a component such as f[0]",
+    "Invalid subdomain_id": "subdomains are integers: dx(1) or dx((1, 2))",
+}
+"""What to write instead of what UFL refuses while a form is built, by words of its message."""
 _OLD_ELEMENTS = ("FiniteElement", "VectorElement", "TensorElement", "MixedElement", "EnrichedElement")
 
 
@@ -214,7 +229,7 @@ def _hint(error: BaseException) -> str:
         return "; form files import what they use: from ufl import ..."
     if isinstance(error, TypeError) and "for *: 'Measure'" in text:
         return "; write the integrand before the measure: f*dx"
-    return ""
+    return next((f"; {remedy}" for phrase, remedy in _UFL_REMEDIES.items() if phrase in text), "")
 
 
 # --- looking through its variables

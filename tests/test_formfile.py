@@ -276,6 +276,23 @@ def test_names_that_are_missing_come_with_a_remedy(load, text, hint):
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("c = Constant(mesh)\nM = derivative(c**2*dx, c)", "for a Constant c write k = variable(c)"),
+        ("c = Constant(mesh)\nM = derivative(c**2*dx, c, v)", "basix.ufl.real_element(cell)) instead of c"),
+        ("c = Constant(mesh, shape=(2,))\nM = derivative(c[0]*dx, c[0], v)", "for a Constant c write k = variable(c)"),
+        ("c = Constant(mesh)\nM = diff(c**2, c)*dx", "for a Constant c write k = variable(c)"),
+        ("M = as_ufl(1)*dx", "write dx(domain=mesh)"),
+        ("f = Coefficient(FunctionSpace(Mesh(mesh.ufl_coordinate_element()), element))\nL = f*v*dx", "on one Mesh"),
+        ("L = grad(v)*dx", "integrands are scalar: take inner(..., v)"),
+        ("L = v*dx('left')", "subdomains are integers"),
+    ],
+)
+def test_what_ufl_refuses_comes_with_a_remedy(load, text, hint):
+    assert hint in message_of(load, text)
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         (

@@ -48,6 +48,13 @@ def test_all_kernels_of_a_form_are_compared(scalar_type):
     assert tolerance(scalar_type) < 5000 * eps
 
 
+@pytest.mark.parametrize("geometry", ["affine", "axis_parallel"])
+@pytest.mark.parametrize("cell", ["interval", "quadrilateral", "hexahedron"])
+def test_kernels_for_cells_of_one_kind_are_compared_on_such_cells(cell, geometry):
+    found = verify_form(residual(cell), geometry=geometry)
+    assert len(found) == 3 and all(f.difference < tolerance("float64") for f in found)
+
+
 def test_a_kernel_of_another_form_is_found_out():
     domain = mesh("triangle")
     f, v = coefficient(domain), ufl.TestFunction(space(domain))
