@@ -13,13 +13,12 @@ from formcompiler.elements.cells import (
     TENSOR_CELLS,
     dimension,
     facet_cells,
-    n_facet_permutations,
     topology,
 )
 from formcompiler.elements.layout import symmetries
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import cube_simplices, subdivide, vertex_weights
-from formcompiler.runtime.numbering import number_entities, unique_rows
+from formcompiler.runtime.numbering import EntityNumbers, number_entities, unique_rows
 from formcompiler.runtime.runs import Groups, find_groups
 
 FloatArray = npt.NDArray[np.float64]
@@ -119,6 +118,16 @@ class Mesh:
         """Return the groups of coordinates whose numbers differ equally in all cells."""
         return find_groups(self.coordinate_numbers)
 
+    def entities(self, dim: int) -> EntityNumbers:
+        """Return the numbers of the sub-entities of a dimension below that of the cells."""
+        if dim not in self._entities:
+            self._entities[dim] = number_entities(self.cell, self.vertices, dim)
+        return self._entities[dim]
+
+    @cached_property
+    def _entities(self) -> dict[int, EntityNumbers]:
+        return {}
+
     @cached_property
     def h(self) -> float:
         """Return the largest distance of two vertices of one cell."""
@@ -130,7 +139,7 @@ class Mesh:
     @cached_property
     def _facet_sides(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return (cell, local facet) pairs as flat numbers: facets with two sides, axes (facet, side), and with one."""
-        entities = number_entities(self.cell, self.vertices.astype(np.int64), self.tdim - 1)
+        entities = self.entities(self.tdim - 1)
         numbers = entities.numbers.ravel()
         counts = np.bincount(numbers, minlength=entities.n)
         if counts.max(initial=0) > 2:
@@ -139,10 +148,12 @@ class Mesh:
                 f"the mesh is not a manifold: a facet of cell {cells[0]} belongs to {counts.max()} cells; "
                 "interior facets must have two"
             )
-        order = np.argsort(numbers, kind="stable")
-        start = np.cumsum(counts) - counts
+        places = np.arange(len(numbers))
+        first, last = np.zeros(entities.n, dtype=np.int64), np.zeros(entities.n, dtype=np.int64)
+        first[numbers[::-1]] = places[::-1]  # of several values for one place, the last one stays
+        last[numbers] = places
         interior, boundary = np.flatnonzero(counts == 2), np.flatnonzero(counts == 1)
-        return np.stack([order[start[interior]], order[start[interior] + 1]], axis=1), order[start[boundary]]
+        return np.stack([first[interior], last[interior]], axis=1), first[boundary]
 
     @cached_property
     def interior_facets(self) -> InteriorFacets:
@@ -150,7 +161,8 @@ class Mesh:
         pairs, _ = self._facet_sides
         cells, local = np.divmod(pairs, self.facet_tags.shape[1])
         facets = np.array(topology(self.cell)[self.tdim - 1])
-        corners = np.take_along_axis(self.vertices[cells], facets[local], axis=2)
+        of_facets = self.vertices[:, facets.ravel()].reshape(-1, facets.shape[1])
+        corners = of_facets[pairs]
         permutations = np.zeros(cells.shape, dtype=np.uint8)
         permutations[:, 1] = _find_permutations(facet_cells(self.cell)[0], corners[:, 0], corners[:, 1])
         return InteriorFacets(
@@ -172,10 +184,13 @@ class Mesh:
 
 def _find_permutations(facet_cell: str, first: IntArray, second: IntArray) -> ByteArray:
     """Return the permutation that takes facets with vertices ``first`` to ``second``, axes (facet, vertex)."""
-    result = np.full(len(first), n_facet_permutations(facet_cell), dtype=np.uint8)
+    result = np.zeros(len(first), dtype=np.uint8)
+    rest = np.arange(len(first))
     for number, images in enumerate(symmetries(facet_cell)):
-        result[(second[:, images] == first).all(axis=1)] = number
-    if (result == n_facet_permutations(facet_cell)).any():
+        is_it = (second[:, images] == first).all(axis=1)
+        result[rest[is_it]] = number
+        rest, first, second = rest[~is_it], first[~is_it], second[~is_it]
+    if len(rest):
         raise UnsupportedFormError("the mesh is not conforming: two cells share the vertices of a facet, but not it")
     return result
 
@@ -250,7 +265,7 @@ def refine(mesh: Mesh) -> Mesh:
     for number, row in enumerate(weights):
         support = np.flatnonzero(row > 1e-12)
         keys[:, number, : len(support)] = np.sort(mesh.vertices[:, support], axis=1)
-    first, inverse = unique_rows(keys.reshape(-1, n_vertices))
+    first, inverse = unique_rows(list(keys.reshape(-1, n_vertices).T))
     corners = mesh.points[mesh.vertices]
     points = np.einsum("pv,cvd->cpd", weights, corners).reshape(-1, mesh.gdim)[first]
     numbers = inverse.reshape(mesh.n_cells, -1)

@@ -24,7 +24,6 @@ from formcompiler.elements.tables import Element
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import vertex_weights
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
-from formcompiler.runtime.numbering import number_entities
 from formcompiler.runtime.runs import Groups, find_groups
 
 Evaluate = Callable[[FloatArray, npt.NDArray[np.integer]], FloatArray]
@@ -148,7 +147,7 @@ def _number_scalar(element: Element, mesh: Mesh) -> tuple[npt.NDArray[np.int64],
     for dim, entities in enumerate(layout):
         n_each = entities.dofs.shape[1]
         if n_each:
-            numbers = number_entities(mesh.cell, mesh.vertices.astype(np.int64), dim)
+            numbers = mesh.entities(dim)
             positions = entities.positions[np.arange(len(entities.dofs)), numbers.turns]
             result[:, entities.dofs] = n_dofs + numbers.numbers[:, :, None] * n_each + positions
             n_dofs += numbers.n * n_each

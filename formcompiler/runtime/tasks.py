@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -91,11 +92,19 @@ class Entities:
 
     def count_positions(self) -> dict[Positions, int]:
         """Return how many facets there are at each position."""
-        if not len(self.cells):
-            return {}
-        keys, counts = np.unique(np.stack([self.facets, self.permutations], axis=2), axis=0, return_counts=True)
-        found = (tuple((facet, permutation) for facet, permutation in key) for key in keys.tolist())
-        return dict(zip(found, counts.tolist(), strict=True))
+        keys, extents = self.position_keys()
+        counts = np.bincount(keys)
+        numbers = np.stack(np.unravel_index(np.flatnonzero(counts), extents), axis=1)
+        positions = numbers.reshape(len(numbers), -1, 2).tolist()
+        found = (tuple((facet, permutation) for facet, permutation in one) for one in positions)
+        return dict(zip(found, counts[counts > 0].tolist(), strict=True))
+
+    def position_keys(self) -> tuple[npt.NDArray[np.unsignedinteger[Any]], tuple[int, ...]]:
+        """Return one number for the position of each facet, and the extents of facet and permutation of each side."""
+        columns = np.stack([self.facets, self.permutations], axis=2).reshape(len(self.cells), -1).T
+        extents = tuple(int(column.max(initial=0)) + 1 for column in columns)
+        kind = np.min_scalar_type(math.prod(extents))
+        return np.ravel_multi_index(list(columns), extents).astype(kind), extents
 
 
 def select_entities(mesh: Mesh, integral_type: str, subdomain_ids: Iterable[SubdomainId]) -> Entities:
@@ -135,15 +144,14 @@ def all_entities(mesh: Mesh, integral_type: str) -> tuple[Entities, IntArray]:
 
 def make_batches(entities: Entities, lanes: int) -> IntArray:
     """Return the entities in batches of equal facet numbers and permutations, axes (batch, lane); -1 pads the last."""
-    n = len(entities.cells)
-    keys = np.hstack([entities.facets, entities.permutations])
-    groups = np.unique(keys, axis=0, return_inverse=True)[1].ravel() if n else np.zeros(0, dtype=np.int64)
-    batches = []
-    for group in range(int(groups.max(initial=-1)) + 1):
-        members = np.flatnonzero(groups == group)
-        members = np.pad(members, (0, -len(members) % lanes), constant_values=-1)
-        batches.append(members.reshape(-1, lanes))
-    return np.concatenate([np.zeros((0, lanes), dtype=np.int32), *batches]).astype(np.int32)
+    keys, _ = entities.position_keys()
+    order = np.argsort(keys, kind="stable").astype(np.int32)  # short keys are sorted in linear time
+    counts = np.bincount(keys)
+    batches = [np.zeros((0, lanes), dtype=np.int32)]
+    for members in np.split(order, np.cumsum(counts)[:-1]):
+        padded = np.pad(members, (0, -len(members) % lanes), constant_values=-1)
+        batches.append(padded.reshape(-1, lanes))
+    return np.concatenate(batches)
 
 
 class Table(ctypes.Structure):
