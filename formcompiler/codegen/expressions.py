@@ -268,7 +268,6 @@ class _CallSplitter(IdentityMapper[[]]):
             return prim.Call(expr.function, parameters)
         value = self._namer.unique(f"{name}_value")
         self.calls.append((value, name, parameters))
-        self._writer.declare(value)
         return prim.Variable(value)[prim.Variable(self._writer.lane_of(expr))]
 
 

@@ -206,6 +206,8 @@ class _MethodWriter:
         if self._vectors is None:
             return [self._statement(instruction, instruction.expression)]
         calls, expression = self._expression.split_calls(instruction.expression, self._namer)
+        for name, _, _ in calls:
+            self._expression.declare(name)
         texts = [text for call in calls for text in self._call_by_lane(*call)]
         target = instruction.assignee
         if self._expression.is_vector(target) and target.aggregate.name not in self._wide:
