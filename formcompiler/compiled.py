@@ -37,8 +37,9 @@ class IntegralInfo:
         n_points: Number of points of each rule; 0 if it is known at run time only.
         factorized: Whether the kernel is sum-factorized.
         reason: Why it is not.
-        flops: Floating-point operations of one call.
+        flops: Floating-point operations of one call, without those at points that are given at run time.
         symmetric: Whether the matrices are symmetric by their form, so that the kernel computes one triangle.
+        flops_per_point: Operations at each point that is given at run time.
     """
 
     integral_type: str
@@ -49,6 +50,7 @@ class IntegralInfo:
     reason: str
     flops: int
     symmetric: bool = False
+    flops_per_point: int = 0
 
     @property
     def type(self) -> str:
@@ -201,6 +203,7 @@ class CompiledForm:
                 k.reason,
                 k.operations,
                 k.symmetric,
+                k.operations_per_point,
             )
             for k in kernels
         )

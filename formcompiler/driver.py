@@ -131,7 +131,7 @@ def run_file(form_file: FormFile, refine: int, output_dir: Path | str, options: 
             raise InvalidOptionError(f"{name}={getattr(options, name)}: the embedded engine solves with {needed} only")
     if any(map(is_runtime, form_file.problem.residual.integrals())):
         raise UnsupportedFormError(
-            "the residual has an integral with quadrature_rule 'runtime', and a Problem has no points to give: compile "
+            "the residual has an integral with points given at run time, and a Problem has none to give: compile "
             "the form and hand points over in Python (compile_form) or C++ (formcompiler compile)"
         )
     chosen = "cells" if options.vectorize == "none" else options.vectorize  # the engine hands over batches of cells

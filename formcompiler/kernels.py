@@ -37,7 +37,8 @@ class Kernel:
         t_unit: The linearized loopy kernel.
         factorized: Whether it is sum-factorized.
         reason: Why it is not, or "".
-        operations: Floating-point operations of one call, for all its cells.
+        operations: Floating-point operations of one call, for all its cells; without those at points that are given at
+            run time.
         symmetric: Whether its matrices are symmetric, so that it computes one triangle.
         assigns: Whether it assigns its result instead of adding to it.
     """
@@ -50,6 +51,17 @@ class Kernel:
     operations: int
     symmetric: bool = False
     assigns: bool = False
+
+    @property
+    def operations_per_point(self) -> int:
+        """Return the operations at each point that is given at run time; 0 if the points are known."""
+        return count_operations(self.t_unit, 1) - self.operations if self.integral.is_runtime else 0
+
+
+def describe_operations(kernel: Kernel) -> str:
+    """Return the operations of one call as text, such as "120", or "40 + 25 n" for n points given at run time."""
+    per_point = kernel.operations_per_point
+    return f"{kernel.operations} + {per_point} n" if kernel.integral.is_runtime else str(kernel.operations)
 
 
 StageObserver = Callable[[str, str, float, lp.TranslationUnit], None]
@@ -79,7 +91,7 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
         method = emit_method(t_unit, parameters, options.scalar_type)
     notify("emit", time.perf_counter() - emitting, t_unit)
     is_symmetric = options.part == "full" and has_symmetric_matrix(integral)
-    kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit), is_symmetric)
+    kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit, 0), is_symmetric)
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
 
@@ -126,12 +138,12 @@ def _log_kernel(kernel: Kernel, seconds: float) -> None:
         for i in kernel.integral.integrands
     )
     _log.info(
-        "%s: %s %s, %s, %s, %d flops, %.2f s",
+        "%s: %s %s, %s, %s, %s flops, %.2f s",
         kernel.method.name,
         kernel.integral.integral_type,
         ",".join(map(str, kernel.integral.subdomain_ids)),
         rules,
         "sum-factorized" if kernel.factorized else f"plain loops ({kernel.reason})",
-        kernel.operations,
+        describe_operations(kernel),
         seconds,
     )

@@ -16,7 +16,7 @@ from formcompiler.compiled_operator import CompiledOperator, compile_expressions
 from formcompiler.elements import cells
 from formcompiler.frontend.integrals import IN_CELLS, FormIntegral
 from formcompiler.frontend.operators import OperatorForms, OperatorNames
-from formcompiler.kernels import Kernel
+from formcompiler.kernels import Kernel, describe_operations
 from formcompiler.naming import Namer, to_identifier
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.progress import stage
@@ -153,14 +153,14 @@ _ENTITIES = {
 
 def _describe(role: str, kernel: Kernel) -> str:
     integral = kernel.integral
-    how = f"{'sum-factorized' if kernel.factorized else 'plain loops'}, {kernel.operations} operations."
+    how = f"{'sum-factorized' if kernel.factorized else 'plain loops'}, {describe_operations(kernel)} operations."
     if integral.integral_type == "expression":
         return f"{_ROLE_TEXT[role]} at {integral.integrands[0].rule.n_points} points; {how}"
     ids = [str(i) for i in integral.subdomain_ids if i != "otherwise"]
     is_everywhere = "otherwise" in integral.subdomain_ids
     which = "" if is_everywhere else f" with id {' or '.join(ids)}"
     rules = " and ".join(f"degree {i.rule.degree} with {i.rule.n_points} points" for i in integral.integrands)
-    rules = "points given by the caller" if integral.is_runtime else rules
+    rules = "n points given by the caller" if integral.is_runtime else rules
     entities = _ENTITIES.get(integral.integral_type, "vertices")
     what = _ROLE_TEXT.get(role, "")
     if role == "batch":

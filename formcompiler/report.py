@@ -14,7 +14,7 @@ import numpy as np
 from formcompiler.compiled_operator import CompiledOperator, compile_expressions, compile_operator, plan_file
 from formcompiler.errors import InvalidOptionError
 from formcompiler.frontend.integrals import FormIntegral
-from formcompiler.kernels import Kernel
+from formcompiler.kernels import Kernel, describe_operations
 from formcompiler.options import Options
 
 _ENTITIES = {
@@ -66,7 +66,7 @@ class Memory:
 
     Attributes:
         tables: Bytes of constant tables.
-        arrays: Bytes of parameters, read or written.
+        arrays: Bytes of parameters, read or written, save points and weights that are given at run time.
         n_temporaries: Number of variables on the stack, arrays and scalars.
         temporaries: Their bytes.
     """
@@ -84,10 +84,14 @@ def measure_memory(t_unit: lp.TranslationUnit) -> Memory:
     temporaries = [t for t in kernel.temporary_variables.values() if t.initializer is None]
     return Memory(
         sum(table.nbytes for table in tables),
-        sum(_n_bytes(a) for a in kernel.args),
+        sum(_n_bytes(a) for a in kernel.args if _has_known_shape(a)),
         len(temporaries),
         sum(_n_bytes(t) for t in temporaries),
     )
+
+
+def _has_known_shape(argument: Any) -> bool:
+    return isinstance(argument, lp.ArrayArg) and all(isinstance(n, int | np.integer) for n in argument.shape or ())
 
 
 def _n_bytes(array: Any) -> int:
@@ -156,10 +160,10 @@ def _row(kernel: Kernel) -> tuple[str, ...]:
         _ENTITIES[integral.integral_type],
         _ids(integral),
         "+".join("-" if rule.is_runtime else str(rule.degree) for rule in rules),
-        "+".join("run time" if rule.is_runtime else str(rule.n_points) for rule in rules),
+        "+".join("n" if rule.is_runtime else str(rule.n_points) for rule in rules),
         "factorized" if kernel.factorized else "plain loops",
         " x ".join(str(integral.n_sides * element.dim) for element in integral.arguments) or "-",
-        str(kernel.operations),
+        describe_operations(kernel),
         str(memory.tables),
         str(memory.arrays),
         str(memory.n_temporaries),

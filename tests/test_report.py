@@ -22,6 +22,16 @@ F = inner(grad(u), grad(v)) * dx(degree=3) + u**2 * v * ds(4, degree=2)
 M = u * dx(degree=1)
 """
 
+CUT = """
+import basix.ufl
+from ufl import *
+mesh = Mesh(basix.ufl.element("P", "triangle", 1, shape=(2,)))
+V = FunctionSpace(mesh, basix.ufl.element("P", "triangle", 2))
+v, f = TestFunction(V), Coefficient(V)
+L = f * v * dC
+forms = [L]
+"""
+
 
 @pytest.fixture
 def triangle(tmp_path: Path) -> Any:
@@ -118,3 +128,15 @@ def test_dumps_of_two_operators_are_not_mixed_up(tmp_path: Path) -> None:
     parts = dump.split("=== residual_volume after linearize")
     assert len(parts) == 3
     assert parts[1].partition("===")[0] != parts[2].partition("===")[0]
+
+
+def test_operations_at_points_given_at_run_time_are_counted_for_one_point(tmp_path: Path) -> None:
+    path = tmp_path / "cut.py"
+    path.write_text(CUT)
+    report = report_file(load_form_file(path), make_options(), "all")
+    found = row(report, "load_volume_cutcell")
+    (info,) = compile_form(load_form_file(path).namespace["L"]).integrals
+    assert info.flops > 0 < info.flops_per_point
+    assert found["array bytes"] == str(8 * (6 + 6 + 6))
+    assert "for (int q = 0; q < n_points; ++q)" in report
+    assert (found["points"], found["flops"]) == ("n", f"{info.flops} + {info.flops_per_point} n")

@@ -12,8 +12,11 @@ import ufl
 from randomized import random_mesh
 
 import formcompiler
+from formcompiler.driver import run_file
 from formcompiler.elements.cells import dimension
-from formcompiler.errors import InvalidOptionError
+from formcompiler.errors import InvalidOptionError, UnsupportedFormError
+from formcompiler.formfile import load_form_file
+from formcompiler.options import make_options
 from formcompiler.reference.random_data import random_rule
 from formcompiler.runtime.assembly import Operator
 from formcompiler.runtime.mesh import box_mesh
@@ -229,3 +232,16 @@ def test_rules_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InvalidOptionError, match=words):
             operator({("cutcell", EVERYWHERE): PointRules(**good | change)})
+
+
+def test_problems_have_no_place_for_rules(tmp_path):
+    path = tmp_path / "cut.py"
+    path.write_text(
+        "import basix.ufl, formcompiler\nfrom ufl import *\n"
+        'mesh = Mesh(basix.ufl.element("P", "triangle", 1, shape=(2,)))\n'
+        'V = FunctionSpace(mesh, basix.ufl.element("P", "triangle", 1))\n'
+        "u, v = Coefficient(V), TestFunction(V)\n"
+        "problem = formcompiler.Problem(u * v * dC - v * dx, u)\n"
+    )
+    with pytest.raises(UnsupportedFormError, match="points given at run time, and a Problem has none to give"):
+        run_file(load_form_file(path), 0, tmp_path, make_options())
