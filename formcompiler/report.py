@@ -91,7 +91,7 @@ def measure_memory(t_unit: lp.TranslationUnit) -> Memory:
 
 
 def _has_known_shape(argument: Any) -> bool:
-    return isinstance(argument, lp.ArrayArg) and all(isinstance(n, int | np.integer) for n in argument.shape or ())
+    return all(isinstance(n, int | np.integer) for n in getattr(argument, "shape", ("a number",)))
 
 
 def _n_bytes(array: Any) -> int:
