@@ -75,7 +75,7 @@ class _Fusion:
         self._groups = groups
         self._rank = {i.id: n for n, i in enumerate(kernel.instructions)}
         self._temporaries: dict[str, lp.TemporaryVariable] = dict(kernel.temporary_variables)
-        self._extents: dict[str, int] = {}
+        self._domains: dict[str, isl.BasicSet] = {}
         self._used_nests: set[int] = set()
 
     def run(self) -> tuple[lp.LoopKernel, tuple[QuantityLoop, ...]]:
@@ -112,9 +112,17 @@ class _Fusion:
             name, dtype=dtype, shape=shape, address_space=private, alignment=64
         )
 
-    def open(self, iname: str, extent: int) -> Any:
-        """Return a new loop inside of those that were opened last."""
-        self._extents[iname] = extent
+    def open(self, iname: str, like: str) -> Any:
+        """Return a new loop inside of those that were opened last, with as many trips as another one."""
+        domain = self.kernel.get_inames_domain(frozenset([like]))
+        position = domain.get_var_names_not_none(isl.dim_type.set).index(like)
+        self._domains[iname] = domain.set_dim_name(isl.dim_type.set, position, iname)
+        return prim.Variable(iname)
+
+    def open_quantities(self, n: int) -> Any:
+        """Return a new loop over quantities."""
+        iname = self.namer.unique(QUANTITY)
+        self._domains[iname] = isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {n} }}")
         return prim.Variable(iname)
 
     def _write_alone(self, strands: Sequence[Strand]) -> None:
@@ -124,9 +132,9 @@ class _Fusion:
         self._used_nests.add(strands[0].nest)
         renamed = {}
         for strand in strands:
-            for iname, extent in zip(strand.loops, strand.extents, strict=True):
+            for iname in strand.loops:
                 if iname not in renamed:
-                    renamed[iname] = self.open(self.namer.unique(iname) if again else iname, extent)
+                    renamed[iname] = self.open(self.namer.unique(iname) if again else iname, iname)
         mapper = _Moved(self.moved, renamed)
         loops = {i.id: s.loops for s in strands for i in s.instructions}
         for instruction in instructions:
@@ -145,11 +153,10 @@ class _Fusion:
     def _finish(self) -> lp.LoopKernel:
         instructions = self.program.instructions
         used = {n for i in instructions for n in i.read_dependency_names() | i.write_dependency_names()}
-        domains = [isl.BasicSet(f"{{ [{n}] : 0 <= {n} < {extent} }}") for n, extent in self._extents.items()]
         return self.kernel.copy(
             instructions=instructions,
-            domains=domains,
-            inames={n: self.kernel.inames.get(n, Iname(n, tags=frozenset())) for n in self._extents},
+            domains=list(self._domains.values()) or [isl.BasicSet("{ : }")],
+            inames={n: self.kernel.inames.get(n, Iname(n, tags=frozenset())) for n in self._domains},
             temporary_variables={n: t for n, t in self._temporaries.items() if n in used},
         )
 
@@ -166,12 +173,12 @@ class _GroupWriter:
         """Write all steps, and then put what is not packed where it belongs."""
         first, fusion = self._first, self._fusion
         inames = []
-        for position, (name, extent) in enumerate(zip(first.loops, first.extents, strict=True)):
+        for position, name in enumerate(first.loops):
             if position == first.n_common_loops:
-                self._open_quantities()
-            inames.append(fusion.open(fusion.namer.unique(name), extent))
+                self._quantity = fusion.open_quantities(len(self._strands))
+            inames.append(fusion.open(fusion.namer.unique(name), name))
         if len(inames) == first.n_common_loops:
-            self._open_quantities()
+            self._quantity = fusion.open_quantities(len(self._strands))
         self._to_loops = SubstitutionMapper(make_subst_func({loop_name(n): i for n, i in enumerate(inames)}))
         scalars = {canonical: prim.Variable(name) for canonical, name in first.scalars.items()}
         start = len(fusion.program.instructions)
@@ -186,10 +193,6 @@ class _GroupWriter:
             fusion.program.assign(target, value, within)
         around = tuple(i.name for i in inames[: first.n_common_loops])
         return QuantityLoop(self._quantity.name, around, instructions, frozenset(first.scalars.values()))
-
-    def _open_quantities(self) -> None:
-        name = self._fusion.namer.unique(QUANTITY)
-        self._quantity = self._fusion.open(name, len(self._strands))
 
     def _operand(self, number: int) -> Operand:
         return find_operand([None if s is None else s.holes[number] for s in self._strands], self._fusion.packs)

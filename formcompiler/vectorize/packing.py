@@ -100,7 +100,7 @@ def find_operand(leaves: Sequence[Expression], packs: Packs) -> Operand:
     known = [(n, p) for n, p in enumerate(places) if p is not None]
     if len(known) == len(present) and len({(p[0].pack, p[1]) for _, p in known}) == 1:
         place, index = known[0][1]
-        if all(p[0].lane == n for n, p in known):
+        if len(leaves) <= len(place.pack) and all(p[0].lane == n for n, p in known):
             return Operand("vector", tuple(leaves), place.pack, index)
     return Operand("choice", tuple(leaves))
 
@@ -136,7 +136,13 @@ class CostModel:
 
     def alone(self, number: int) -> float:
         """Return the cost of a strand that runs by itself."""
-        strand = self.graph.strands[number]
+        return self._alone[number]
+
+    @cached_property
+    def _alone(self) -> list[float]:
+        return [self._find_alone(strand) for strand in self.graph.strands]
+
+    def _find_alone(self, strand: Strand) -> float:
         total = 0
         for step in strand.steps:
             n_loads = sum(isinstance(strand.holes[h], prim.Subscript) for h in step.reads)
@@ -333,7 +339,7 @@ def _options(model: CostModel, state: _State, number: int) -> list[Group]:
     ]
     found: list[tuple[float, int, Group]] = []
     for members in _subsets(number, others, model.n_lanes):
-        lanes = _assign_lanes([strands[m] for m in members], model.n_lanes, state.packs)
+        lanes = _assign_lanes([strands[m] for m in members], state.packs)
         group = model.together(lanes, state.packs)
         saved = sum(model.alone(m) for m in members) - group.cost
         if saved > 0:
@@ -356,8 +362,11 @@ def _subsets(number: int, others: Sequence[int], n_lanes: int) -> list[tuple[int
     return list(found)
 
 
-def _assign_lanes(members: Sequence[Strand], n_lanes: int, packs: Packs) -> tuple[int | None, ...]:
-    """Return a strand for each lane: that of the packed arrays it reads, if they agree, or else in program order."""
+def _assign_lanes(members: Sequence[Strand], packs: Packs) -> tuple[int | None, ...]:
+    """Return a strand for each lane: that of the packed arrays it reads, if they agree, or else in program order.
+
+    There are as many lanes as it takes, rounded up to a power of two.
+    """
     wanted = []
     for hole in range(len(members[0].holes)):
         places = [_find_place(strand.holes[hole], packs) for strand in members]
@@ -368,4 +377,5 @@ def _assign_lanes(members: Sequence[Strand], n_lanes: int, packs: Packs) -> tupl
                 wanted = lanes
                 break
     by_lane = dict(zip(wanted or range(len(members)), (m.number for m in members), strict=True))
-    return tuple(by_lane.get(lane) for lane in range(n_lanes))
+    width = 1 << max(by_lane).bit_length()
+    return tuple(by_lane.get(lane) for lane in range(max(2, width)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from pymbolic.mapper import IdentityMapper
 from pymbolic.mapper.substitutor import SubstitutionMapper, make_subst_func
 from pytools.graph import compute_sccs
 
-from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
 from formcompiler.loops.dependence import Dependence
 from formcompiler.loops.order import ProgramOrder
 
@@ -46,7 +47,7 @@ class Step:
     reads: tuple[int, ...]
     n_operations: int
 
-    @property
+    @cached_property
     def written(self) -> int | None:
         """Return the number of the hole that is written; None for a scalar."""
         return hole_number(self.target)
@@ -81,7 +82,7 @@ class Strand:
     types: tuple[str, ...]
     obstacle: str
 
-    @property
+    @cached_property
     def signature(self) -> tuple[Any, ...]:
         """Return what strands that are alike have in common."""
         return self.extents, self.types, self.steps
@@ -95,7 +96,7 @@ class Strand:
                 found.setdefault(name_of(content), set()).add(str(content))
         return bool(self.loops) and self.n_common_loops == len(self.loops) and all(len(f) == 1 for f in found.values())
 
-    @property
+    @cached_property
     def n_common_loops(self) -> int:
         """Return how many loops, from the outermost one, all steps share."""
         return min(n for n in range(len(self.loops) + 1) if n == len(self.loops) or self._is_inner(n))
@@ -284,7 +285,7 @@ class _StrandWriter:
             nest,
             tuple(self._instructions),
             self._loops,
-            tuple(int(self._kernel.get_constant_iname_length(i)) for i in self._loops),
+            tuple(iname_extent(self._kernel, i) for i in self._loops),
             tuple(steps),
             tuple(mapper.holes),
             {canonical: name for name, canonical in self._own.items()},
@@ -303,6 +304,9 @@ class _StrandWriter:
         """Return why the strand cannot run in lanes, or ""."""
         if not self._loops:
             return "it is not in a loop"
+        for iname in self._loops:
+            if not is_box(self._kernel, iname):
+                return f"loop {iname} has a number of trips that is known at run time only"
         for i in self._instructions:
             if i.predicates:
                 return f"instruction {i.id} has a predicate"
