@@ -185,7 +185,8 @@ class _Shrinker:
         inames = {i: editor.loop(i.split("_")[0], self._trips.extent(i)) for i in old}
         rename: dict[str, Any] = {i: prim.Variable(new) for i, new in inames.items()}
         for name in dict.fromkeys(self._target(g) for g in group if g != writer):
-            lanes = [n for n in sorted(self._nest.lanes) if self._kernel.temporary_variables[name].shape]
+            setter = next(g for g in group if self._target(g) == name)
+            lanes = sorted(names_in(editor.instructions[setter].assignee) & set(self._nest.lanes))
             access = editor.temporary(name, self._dtype(name), lanes)
             rename[name] = access.aggregate if lanes else access
         start = 1 if part.literal is not None else 0
