@@ -28,6 +28,7 @@ from formcompiler.runtime.assembly import Operator
 from formcompiler.runtime.mesh import Mesh, box_mesh
 from formcompiler.runtime.placement import place_kernels
 from formcompiler.runtime.spaces import make_dofmap
+from formcompiler.runtime.tasks import select_entities
 
 HEXAHEDRON = "hexahedron"
 GEOMETRIES = {"axis_parallel": "axis_parallel", "deformed": "general"}
@@ -173,15 +174,13 @@ def choose_cells(form: str, degree: int, n_dofs: int) -> int:
     return max(1, round((n_dofs / per_cell) ** (1 / 3)))
 
 
-def count_flops(compiled: Any, mesh: Mesh) -> int:
-    """Return the operations of the kernels for facets of all kinds on all entities of a mesh."""
-    n = {"cell": mesh.n_cells}
-    if any(handle.integral_type != "cell" for handle in compiled.kernels):
-        n["interior_facet"], n["exterior_facet"] = len(mesh.interior_facets.cells), len(mesh.boundary_facets.cells)
+def count_flops(kernels: Sequence[Any], mesh: Mesh) -> int:
+    """Return the operations of kernels on all entities of a mesh."""
     total = 0
-    for handle, info in zip(compiled.kernels, compiled.integrals, strict=True):
-        total += n[handle.integral_type] * info.flops // handle.lanes
-    return int(total)
+    for kernel in kernels:
+        entities = select_entities(mesh, kernel.integral_type, kernel.subdomain_ids).at(kernel.positions)
+        total += len(entities.cells) * kernel.operations // kernel.lanes
+    return total
 
 
 def time_products(operator: Operator, vectors: Sequence[Any]) -> tuple[float, float]:
@@ -226,7 +225,7 @@ def measure(name: str, geometry: str, degree: int, n_dofs: int, timer: Timer) ->
         dofmap.n_dofs,
         rate,
         dofmap.n_dofs / median / 1e6,
-        count_flops(compiled, mesh) / least / 1e9,
+        count_flops(kernels, mesh) / least / 1e9,
         peak,
         rate / peak,
         peer,

@@ -96,6 +96,7 @@ class KernelHandle:
         is_runtime: Whether it needs points, axes (point, direction), and weights; others do not look at them.
         positions: Positions (see `FacetPosition`) of the facets that it is for, one for each side; None for all.
         assigns: Whether it assigns to A instead of adding.
+        operations: Floating-point operations of one call.
         compile_at: Compiles handles for facets of conforming meshes at each of some positions; None if that cannot be.
     """
 
@@ -109,6 +110,7 @@ class KernelHandle:
     is_runtime: bool = False
     positions: tuple[Positions, ...] | None = None
     assigns: bool = False
+    operations: int = 0
     compile_at: Callable[[Sequence[Positions]], tuple[KernelHandle, ...]] | None = None
 
 
@@ -231,6 +233,7 @@ class CompiledForm:
             integral.is_runtime,
             (integral.positions,) if integral.positions else None,
             kernel.assigns,
+            kernel.operations,
             partial(self._compile_at, kernel) if can_be_placed(kernel, self.options) else None,
         )
 

@@ -157,9 +157,9 @@ struct Block<8> {
       for (int lane = 0; lane < 4; ++lane) {
         double* low = at(lane) + 4 * part;
         double* high = at(lane + 4) + 4 * part;
-        if (!is_own) s[lane] += load(low, high);
-        *reinterpret_cast<Half*>(low) = __builtin_shufflevector(s[lane], s[lane], 0, 1, 2, 3);
-        *reinterpret_cast<Half*>(high) = __builtin_shufflevector(s[lane], s[lane], 4, 5, 6, 7);
+        // One after the other: both lanes may have the same numbers.
+        put<is_own>(__builtin_shufflevector(s[lane], s[lane], 0, 1, 2, 3), low);
+        put<is_own>(__builtin_shufflevector(s[lane], s[lane], 4, 5, 6, 7), high);
       }
     }
   }
@@ -169,6 +169,11 @@ struct Block<8> {
     const Half first = *reinterpret_cast<const Half*>(low);
     const Half second = *reinterpret_cast<const Half*>(high);
     return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+  template <bool is_own>
+  static void put(const Half& numbers, double* target) {
+    auto* half = reinterpret_cast<Half*>(target);
+    *half = is_own ? numbers : *half + numbers;
   }
   // Transposes four rows within each half.
   static void turn(Row (&s)[4]) {
