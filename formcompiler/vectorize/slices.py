@@ -65,7 +65,8 @@ class SliceLanes:
             is_possible |= chooser.is_possible
         if not is_possible:
             raise VectorizationError(
-                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(kernel, nests)}"
+                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(kernel, nests)}; "
+                "vectorize=in_cell has lanes where that is possible"
             )
         return t_unit.with_kernel(stripper.finish())
 

@@ -173,6 +173,7 @@ def driver_of(name: str) -> stub.Driver:
         "clock": {"text": CLOCK, "constants": (("t", 0.4),)},
         "petrov": {"text": PETROV_GALERKIN, "test": "V", "trial": "U"},
         **{f"dg_{cell}": {"text": dg(cell)} for cell in CELLS},
+        "dg_slices": {"text": dg("quadrilateral", 2), "vectorize": "slices", "lanes": "4"},
     }
     return stub.build(name, **settings[name])
 
@@ -240,7 +241,21 @@ def check(found: dict[str, np.ndarray], residual: np.ndarray, jacobian: np.ndarr
         assert np.allclose(found["apply"], WEIGHT * jacobian @ z, rtol=1e-11, atol=1e-11)
 
 
-VOLUME = ["poisson", "nonlinear", "stokes", "elasticity", "robin", "petrov", "dg_interval", "system", "large"]
+VOLUME = [
+    *("poisson", "nonlinear", "stokes", "elasticity", "robin", "petrov", "system", "large"),
+    *("dg_interval", "dg_slices"),
+]
+    "poisson",
+    "nonlinear",
+    "stokes",
+    "elasticity",
+    "robin",
+    "petrov",
+    "dg_interval",
+    "dg_slices",
+    "system",
+    "large",
+]
 
 
 @pytest.mark.parametrize("name", VOLUME)
@@ -288,7 +303,7 @@ def test_boundary_methods_see_the_facet_of_dune_and_its_id(name: str, facet_id: 
         check(found, *tensors, z)
 
 
-@pytest.mark.parametrize("name", [*(f"dg_{cell}" for cell in CELLS), "system"])
+@pytest.mark.parametrize("name", [*(f"dg_{cell}" for cell in CELLS), "dg_slices", "system"])
 def test_skeleton_methods_fill_four_blocks_for_any_position_of_the_neighbour(name: str) -> None:
     driver = driver_of(name)
     cell = cell_of(driver)

@@ -52,6 +52,15 @@ def test_element_tensors_agree_with_dense_assembly(name: str, lanes: int) -> Non
     assert np.abs(found - wanted).max() < TOLERANCE["float64"] * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("licm", ["cse", "nested", "general"])
+def test_later_passes_keep_the_numbers(licm: str) -> None:
+    case = CASES["stiffness_quadrilateral"]
+    data = case.make_data(1)
+    compiled = formcompiler.compile_form(case.form, vectorize="slices", lanes=4, licm=licm)
+    wanted = reference.element_tensor(case.form, **data)
+    assert np.abs(compiled.tabulate_tensor(**data) - wanted).max() < TOLERANCE["float64"] * np.abs(wanted).max()
+
+
 def test_the_kernel_takes_one_cell_as_without_lanes() -> None:
     form = laplace(2)
     plain, found = (formcompiler.compile_form(form, vectorize=v) for v in ("none", "slices"))
