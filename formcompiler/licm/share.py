@@ -181,7 +181,7 @@ class _Sharer:
         known = self._find_name(number, context, place)
         if known is not None:
             return known
-        result, start = self._build(number, home, place)
+        result, start = self._build(number, home, self._leave(home, context, place))
         if self._homes.is_free(number, home) or (home == context and self._homes.uses(number, home) < 2):
             return result, start
         start = place if home == context else start
@@ -217,6 +217,11 @@ class _Sharer:
     def _entry(self, home: Context) -> Place:
         """Return the first place in some loops."""
         return (self._facts.nest.entry[home[0][-1]] if home[0] else 0, 1)
+
+    def _leave(self, home: Context, context: Context, place: Place) -> Place:
+        """Return the last place in the loops of a home in front of a place in the loops of a context."""
+        inner = context[0][len(home[0]) :]
+        return (self._facts.nest.entry[inner[0]], 0) if inner else place
 
     def _earliest(self, number: int, home: Context) -> Place:
         """Return the first place in some loops where an atom has its value."""

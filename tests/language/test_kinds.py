@@ -158,3 +158,8 @@ def test_quadrature_elements_of_a_named_rule_fit_integrals_with_this_rule():
     q, v = ufl.Coefficient(ufl.FunctionSpace(domain, points)), ufl.TestFunction(space(domain))
     agree({"named": q * v * ufl.dx(scheme="GLL", degree=3), "by the element": q * v * ufl.dx})
     refused(q * v * ufl.dx(degree=3), "quadrature_rule asks for other points")
+
+
+def test_values_that_several_loops_share_are_computed_in_front_of_all_of_them():
+    u, v = arguments(space(mesh("hexahedron"), "NCE", 1))
+    agree({"curls": ufl.inner(ufl.curl(u), ufl.curl(v)) * ufl.dx(degree=2)})

@@ -68,7 +68,7 @@ def test_a_kernel_of_another_form_is_found_out():
 def test_rounding_that_a_form_magnifies_is_no_error():
     domain = mesh("triangle")
     f = coefficient(domain)
-    ((_, difference),) = verify_form((1e9 + f - 1e9) * f * ufl.dx)
+    ((_, difference),) = verify_form((1e9 + f - 1e9) * f * ufl.dx, licm="off")  # else 1e9 - 1e9 is exact
     assert difference < tolerance("float64") * 1e4
     ((_, difference),) = verify_form(ufl.exp(40 * f) * ufl.cos(1e4 * f) * ufl.dx(degree=4))
     assert difference < tolerance("float64")
