@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import math
 import os
 import statistics
 import sys
@@ -265,15 +266,17 @@ class Data:
     def __init__(self, form: Any, kind: str, lanes: int) -> None:
         rng = np.random.default_rng(0)
         self.sides = 2 if kind == "interior_facet" else 1
-        element = form.arguments()[0].ufl_function_space().ufl_element()
-        corner = cells.vertices(HEXAHEDRON) + 0.05 * rng.standard_normal((8, 3))
-        corners = [corner, corner + np.eye(3)[0]] if self.sides == 2 else [corner]
+        cell = form.ufl_domains()[0].ufl_cell().cellname
+        corner = cells.vertices(cell)
+        corner = corner + 0.05 * rng.standard_normal(corner.shape)
+        corners = [corner, corner + np.eye(corner.shape[1])[0]] if self.sides == 2 else [corner]
         self.coordinates = aligned(np.repeat(np.stack(corners).ravel(), lanes))
         sizes = [f.ufl_function_space().ufl_element().dim for f in form.coefficients()]
-        self.coefficients = [aligned(rng.standard_normal(self.sides * n * lanes)) for n in sizes]
+        self.coefficients = [aligned(0.1 * rng.standard_normal(self.sides * n * lanes)) for n in sizes]
         self.constants = [rng.uniform(1, 2, int(np.prod(c.ufl_shape, dtype=int))) for c in form.constants()]
-        self.result = aligned(np.zeros(self.sides * element.dim * lanes))
-        last = len(cells.facet_cells(HEXAHEDRON)) - 2
+        dims = [a.ufl_function_space().ufl_element().dim for a in form.arguments()]
+        self.result = aligned(np.zeros(math.prod(self.sides * dim for dim in dims) * lanes))
+        last = len(cells.facet_cells(cell)) - 2
         self.facet = np.array([last, 1], np.int32)
         self.permutation = np.zeros(2, np.uint8)
 
