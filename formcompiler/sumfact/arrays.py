@@ -173,6 +173,9 @@ class LineTables:
         if len(dofs) < len(factors):
             rows, columns = np.triu_indices(factors[0].n)
             values = values[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
+        axis = len(shape)
+        if np.abs(values - values.take([0], axis=axis)).max(initial=0.0) <= _NOISE * np.abs(values).max(initial=0.0):
+            values = values.take([0], axis=axis)
         index = [self._access.flag(role, side) for side in cells]
         position = [*(0 if i is None else i for i in index), point, *dofs]
         kept = [axis for axis, extent in enumerate(values.shape) if extent > 1]

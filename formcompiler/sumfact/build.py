@@ -19,6 +19,7 @@ import pymbolic.primitives as prim
 
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.common_factors import take_out_factors
 from formcompiler.kernel.direct import direct_value
 from formcompiler.kernel.fractions import share_divisions
 from formcompiler.kernel.interface import integral_parameters
@@ -52,7 +53,9 @@ def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, ge
 
 def simplify(integrand: Integrand, namer: Namer, scalar_type: str) -> Integrand:
     """Return an integrand of the same value up to rounding with fewer operations at each point."""
-    return share_divisions(share_sums(integrand, namer), namer, is_real=scalar_type.startswith("float"))
+    return share_divisions(
+        share_sums(take_out_factors(integrand), namer), namer, is_real=scalar_type.startswith("float")
+    )
 
 
 class _IntegrandWriter:

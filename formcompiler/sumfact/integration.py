@@ -280,6 +280,10 @@ class ArgumentIntegrals:
         n = group.blocks[0].factor.n
         pairs = [dofs if len(dofs) == 2 else self._tables.pair(n, dofs[0]) for dofs in index]
         first, second = ([pair[number] for pair in pairs] for number in (0, 1))
+        if len(group.places) + group.is_symmetric > 1 and not isinstance(value, prim.Variable):
+            name = prim.Variable(self._builder.temporary("entry", (), self._builder.value_type))
+            self._builder.assign(name, value)
+            value = name
         for place in group.places:
             signed = value if place.sign > 0 else -value
             rows, columns = (second, first) if place.is_transposed else (first, second)

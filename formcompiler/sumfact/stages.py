@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymbolic.primitives as prim
+from loopy.symbolic import get_dependencies
 
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.sumfact.arrays import Array, ArrayPool
@@ -244,20 +245,42 @@ def _write_loops(
     inner_letters = context.names[1] if outputs[0].terms[0][0][d] is None else context.names[0]
     with builder.loops(*ranges) as flat:
         index = _unflatten(flat, extents)
-        trivial = all(extent == 1 for extent in inner)
-        sums = [] if trivial else [prim.Variable(builder.temporary("acc", (), context.dtype)) for _ in outputs]
-        for accumulator in sums:
+        is_trivial = all(extent == 1 for extent in inner)
+        parts = [[o.terms] if is_trivial else _split_constant(o, d, len(inner), index[d], context) for o in outputs]
+        sums = [[prim.Variable(builder.temporary("acc", (), context.dtype)) for _ in part] for part in parts]
+        for accumulator in (a for part in sums for a in part if not is_trivial):
             builder.assign(accumulator, 0.0)
         with builder.loops(*((f"{wish}{d}", e) for wish, e in zip(inner_letters, inner, strict=False))) as reduced:
             source = (*index[:d], reduced, *index[d + 1 :])
             values = [
-                sum_of([_times(context.entry(d, t, reduced, index[d]), sources[key](source)) for key, t in o.terms])
-                for o in outputs
+                [
+                    sum_of([_times(context.entry(d, t, reduced, index[d]), sources[k](source)) for k, t in ts])
+                    for ts in p
+                ]
+                for p in parts
             ]
-            for accumulator, value in zip(sums, values, strict=False):
-                builder.accumulate(accumulator, value)
-        for output, value in zip(outputs, sums or values, strict=True):
-            targets[output.key](index, value)
+            for accumulators, terms in zip(sums, values, strict=True):
+                for accumulator, value in zip(accumulators, terms, strict=True):
+                    if not is_trivial:
+                        builder.accumulate(accumulator, value)
+        for output, results in zip(outputs, values if is_trivial else sums, strict=True):
+            targets[output.key](index, sum_of(results))
+
+
+def _split_constant(
+    output: Output, direction: int, n_inner: int, after: tuple[Expression, ...], context: StageContext
+) -> list[list[tuple[Key, Table]]]:
+    """Return the terms of an output in sums of their own if their tables do not depend on what is summed over.
+
+    Such a table is a factor of the whole sum, which can be taken out of it.
+    """
+    inner = tuple(prim.Variable(f"inner{n}") for n in range(n_inner))
+    names = {v.name for v in inner}
+    found: dict[bool, list[tuple[Key, Table]]] = {}
+    for key, table in output.terms:
+        entry = context.entry(direction, table, inner, after)
+        found.setdefault(bool(get_dependencies(entry) & names), []).append((key, table))
+    return list(found.values())
 
 
 def _unflatten(flat: tuple[Expression, ...], extents: Extents) -> Index:
