@@ -33,7 +33,7 @@ def take_out_factors(integrand: Integrand) -> Integrand:
         definitions.append((name, value))
     terms = tuple(replace(term, factor=_take_out(term.factor, products)) for term in integrand.terms)
     changed = _without_unread(replace(integrand, definitions=tuple(definitions), terms=terms))
-    return changed if _n_operations(changed) < _n_operations(integrand) else integrand
+    return changed if count_point_operations(changed) < count_point_operations(integrand) else integrand
 
 
 def _factors(expression: Expression, products: Mapping[str, list[Expression]]) -> list[Expression]:
@@ -88,6 +88,7 @@ def _without_unread(integrand: Integrand) -> Integrand:
     return replace(integrand, definitions=tuple(reversed(kept)))
 
 
-def _n_operations(integrand: Integrand) -> int:
+def count_point_operations(integrand: Integrand) -> int:
+    """Return the operations of all definitions and factors at one point."""
     expressions = [*(e for _, e in integrand.definitions), *(term.factor for term in integrand.terms)]
     return sum(map(count_expression_operations, expressions))

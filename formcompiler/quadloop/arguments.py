@@ -8,9 +8,10 @@ from typing import Any
 
 import pymbolic.primitives as prim
 
-from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral, Integrand
+from formcompiler.elements.quadrature import QuadratureRule
+from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral
 from formcompiler.kernel.builder import KernelBuilder
-from formcompiler.kernel.symmetry import Block, Copy, collect_block, factor_values, find_equal_blocks
+from formcompiler.kernel.symmetry import Block, Copy, collect_block, find_equal_blocks
 from formcompiler.quadloop.shared import Dofs, Place, SharedBlock
 from formcompiler.quadloop.tables import ElementTables, Table, repeat_columns
 from formcompiler.terminals import Terminal
@@ -47,7 +48,8 @@ class ArgumentLoops:
         self,
         builder: KernelBuilder,
         integral: FormIntegral,
-        integrand: Integrand,
+        rule: QuadratureRule,
+        terms: Sequence[tuple[ArgumentTerm, int]],
         tables: ElementTables,
         part: str,
         access: _TableAccess,
@@ -57,18 +59,18 @@ class ArgumentLoops:
         self._tables = tables
         self._diagonal = part == "diagonal" and len(integral.arguments) == 2
         self._access = access
-        self._has_points = integrand.rule.is_runtime or integrand.rule.n_points > 1
-        self._is_tabulated = not integrand.rule.is_runtime
-        self._groups = self._group(integrand)
+        self._has_points = rule.is_runtime or rule.n_points > 1
+        self._is_tabulated = not rule.is_runtime
+        self._groups = self._group(terms)
         self._summed: dict[int, Expression] = {}
         self._sums: dict[int, Expression] = {}
         if len(integral.arguments) == 2 and not self._diagonal and integral.integral_type != "expression":
             self._share()
 
-    def _group(self, integrand: Integrand) -> list[_Group]:
-        """Return the terms by the block of dofs that they belong to."""
+    def _group(self, terms: Sequence[tuple[ArgumentTerm, int]]) -> list[_Group]:
+        """Return the terms, with the field values of their factors, by the block of dofs that they belong to."""
         groups: dict[tuple[int, tuple[Dofs, ...]], _Group] = {}
-        for term, value in zip(integrand.terms, factor_values(integrand), strict=True):
+        for term, value in terms:
             if any(t.average < 0 and self._table(t).is_zero for t in term.arguments):
                 continue
             blocks = tuple(map(self._block, term.arguments))

@@ -23,7 +23,10 @@ from formcompiler.kernel.builder import KernelBuilder
 from formcompiler.kernel.direct import direct_value
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.parameters import declare_parameters
+from formcompiler.kernel.simplify import simplify_curved
+from formcompiler.kernel.symmetry import factor_values
 from formcompiler.kernel.values import NamedValue, ValueWriter
+from formcompiler.naming import Namer
 from formcompiler.quadloop.arguments import ArgumentLoops
 from formcompiler.quadloop.averages import AverageLoops
 from formcompiler.quadloop.modal import ModalVectorLoops
@@ -44,13 +47,16 @@ def build_quadloop_kernel(
     integrands = [*integral.integrands, *(average.integrand for average in integral.averages)]
     names += [n for i in integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
     names += [average.name for average in integral.averages]
+    values = [factor_values(integrand) for integrand in integral.integrands]
+    integral = simplify_curved(integral, Namer(names), scalar_type)
+    names += [n for i in integral.integrands for n, _ in i.definitions if n not in names]
     builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
     for average in integral.averages:
         kind = "cell" if average.entity == "cell" else "exterior_facet"
         _IntegrandWriter(builder, integral, average.integrand, geometry_type, kind).write_average(average)
-    for integrand in integral.integrands:
-        _IntegrandWriter(builder, integral, integrand, geometry_type, integral.integral_type).write(part)
+    for integrand, factors in zip(integral.integrands, values, strict=True):
+        _IntegrandWriter(builder, integral, integrand, geometry_type, integral.integral_type).write(part, factors)
     return builder.build()
 
 
@@ -73,15 +79,23 @@ class _IntegrandWriter:
         self._coefficients = {c.position: c for c in integral.coefficients}
         self._geometry: list[tuple[Table, int]] = []
 
-    def write(self, part: str) -> None:
-        """Write everything in order: constant values, the point loop, the argument loops."""
+    def write(self, part: str, factors: Sequence[int]) -> None:
+        """Write everything in order: constant values, the point loop, the argument loops.
+
+        Args:
+            part: "full", or "diagonal" for the diagonal of a matrix only.
+            factors: Field values of the factors of all terms, which say what is equal.
+        """
         if isinstance(self._loop, RuntimePointLoop) and len(self._integral.arguments) == 1:
             modal = ModalVectorLoops(self._builder, self._integral, self._integrand, self._tables, self._loop)
             modal.clear()
             self._write_points(modal.write, (), modal.n_modes)
             modal.finish()
             return
-        loops = ArgumentLoops(self._builder, self._integral, self._integrand, self._tables, part, self._loop.entry)
+        terms = list(zip(self._integrand.terms, factors, strict=True))
+        loops = ArgumentLoops(
+            self._builder, self._integral, self._integrand.rule, terms, self._tables, part, self._loop.entry
+        )
         loops.clear()
         self._write_points(loops.write, self._argument_tables())
         loops.finish()

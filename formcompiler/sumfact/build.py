@@ -19,12 +19,10 @@ import pymbolic.primitives as prim
 
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
-from formcompiler.kernel.common_factors import take_out_factors
 from formcompiler.kernel.direct import direct_value
-from formcompiler.kernel.fractions import share_divisions
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.parameters import declare_parameters
-from formcompiler.kernel.signs import share_sums
+from formcompiler.kernel.simplify import simplify
 from formcompiler.kernel.symmetry import factor_values
 from formcompiler.kernel.values import NamedValue, ValueWriter
 from formcompiler.naming import Namer
@@ -49,13 +47,6 @@ def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, ge
     for integrand, factors in zip(integral.integrands, values, strict=True):
         _IntegrandWriter(builder, integral, integrand, geometry_type).write(factors)
     return builder.build()
-
-
-def simplify(integrand: Integrand, namer: Namer, scalar_type: str) -> Integrand:
-    """Return an integrand of the same value up to rounding with fewer operations at each point."""
-    return share_divisions(
-        share_sums(take_out_factors(integrand), namer), namer, is_real=scalar_type.startswith("float")
-    )
 
 
 class _IntegrandWriter:

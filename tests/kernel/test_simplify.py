@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pymbolic.mapper.evaluator import EvaluationMapper
 
 from formcompiler.elements.quadrature import make_quadrature
 from formcompiler.frontend.integrals import ArgumentTerm, Integrand
+from formcompiler.kernel.common_factors import count_point_operations, take_out_factors
 from formcompiler.kernel.fractions import find_shared_denominators, share_divisions
 from formcompiler.kernel.signs import key_of, share_sums
 from formcompiler.naming import Namer
@@ -91,3 +93,35 @@ def test_a_sum_and_its_negative_are_computed_once() -> None:
     shared = share_sums(item, Namer([*POINT, "x", "y", "z"]))
     np.testing.assert_allclose(values(shared), values(item), rtol=1e-15)
     assert str([e for _, e in shared.definitions] + [t.factor for t in shared.terms]).count("Sum(") == 2
+
+
+def plain(definitions: dict[str, Any], *factors: Any) -> Integrand:
+    """Return an integrand without denominators."""
+    item = integrand(definitions, *factors)
+    return replace(item, definitions=item.definitions[len(DENOMINATORS) :])
+
+
+FACTORED = {
+    "a coefficient of a gradient": (plain({"x": a * c, "y": b * c}, x * a + y * b), 1),
+    "a product of a sum": (plain({"x": a * c}, b * (x * a + c * b * b)), 1),
+    "a square": (plain({}, a * a * b + a * a * c), 2),
+    "signs": (plain({}, -1.0 * a * b * c + a * b * b), 2),
+}
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_common_factors_leave_sums(name: str) -> None:
+    before, n_saved = FACTORED[name]
+    after = take_out_factors(before)
+    assert count_point_operations(after) == count_point_operations(before) - n_saved
+    assert np.allclose(values(after), values(before), rtol=1e-14)
+
+
+def test_factors_stay_where_their_products_are_needed_anyway() -> None:
+    item = plain({"x": a * c, "y": b * c}, x * a + y * b, x, y)
+    assert take_out_factors(item) is item
+
+
+def test_sums_without_a_common_factor_stay() -> None:
+    item = plain({"x": a * c}, x * a + b, x / b + x * x)
+    assert take_out_factors(item) is item
