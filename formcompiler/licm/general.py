@@ -7,13 +7,13 @@ import pymbolic.primitives as prim
 
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import group_columns
-from formcompiler.licm.contract import contract_kernel, find_accumulation
+from formcompiler.licm.contract import contract_kernel
 from formcompiler.licm.edit import link_dependencies, with_changes
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
 from formcompiler.licm.regroup import flat_operands
 from formcompiler.licm.scale import scale_sums
-from formcompiler.licm.share import drop_copies, share_values
+from formcompiler.licm.share import share_values
 
 
 def hoist_general(facts: Analysis) -> lp.LoopKernel:
@@ -26,7 +26,7 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
     """
     original = facts.kernel
     facts = facts.of(put_targets_first(original))
-    steps = (group_columns, _scale_and_shrink, _contract, _hoist_predicated, share_values)
+    steps = (group_columns, _scale_and_shrink, contract_kernel, _hoist_predicated, share_values)
     for step in (_hoist,) if facts.nest.looped_lanes(original) else steps:
         changed = facts.of(step(facts))
         if changed.cost <= facts.cost:
@@ -54,14 +54,6 @@ def put_targets_first(kernel: lp.LoopKernel) -> lp.LoopKernel:
 def _scale_and_shrink(facts: Analysis) -> lp.LoopKernel:
     scaled = facts.of(scale_sums(facts))
     return shrink_arrays(scaled)
-
-
-def _contract(facts: Analysis) -> lp.LoopKernel:
-    """Rewrite sums over points, after copies are dropped, so that equal factors are seen to be equal."""
-    if not any(find_accumulation(facts, name) for name in facts.nest.order):
-        return facts.kernel
-    dropped = facts.of(drop_copies(facts))
-    return contract_kernel(dropped)
 
 
 def _hoist(facts: Analysis) -> lp.LoopKernel:

@@ -38,11 +38,6 @@ def share_values(facts: Analysis) -> lp.LoopKernel:
     return _Sharer(facts).run()
 
 
-def drop_copies(facts: Analysis) -> lp.LoopKernel:
-    """Return the kernel without instructions whose value an earlier one has; expressions are left as they are."""
-    return _Sharer(facts).drop()
-
-
 class _Sharer:
     """Shares the values of one kernel."""
 
@@ -52,6 +47,7 @@ class _Sharer:
         self._statements = Statements(facts)
         self._numbering = self._statements.numbering
         self._names: dict[int, list[tuple[Context, Place, Any]]] = {}
+        self._context: Context = ((), frozenset())
         self._kept: dict[Context, dict[int, bool]] = {}
 
     def run(self) -> lp.LoopKernel:
@@ -62,15 +58,6 @@ class _Sharer:
         self._names = {}
         for statement in statements:
             self._write(statement)
-        return self._editor.finish()
-
-    def drop(self) -> lp.LoopKernel:
-        """Return the kernel without copies."""
-        for statement in self._number_all():
-            instruction = statement.instruction
-            expression = self._statements.renamed(instruction.expression)
-            if expression is not instruction.expression:
-                self._editor.change(instruction.id, expression=expression)
         return self._editor.finish()
 
     # -- numbers
@@ -125,6 +112,7 @@ class _Sharer:
 
     def _write(self, statement: Statement) -> None:
         instruction, context = statement.instruction, statement.context
+        self._context = context
         root = self._homes.regrouped(statement.root, context)
         place = self._place(statement)
         known = self._find_name(root, context, place)
@@ -184,7 +172,7 @@ class _Sharer:
         result, start = self._build(number, home, self._leave(home, context, place))
         if self._homes.is_free(number, home) or (home == context and self._homes.uses(number, home) < 2):
             return result, start
-        start = place if home == context else start
+        start = place if home == self._context else start
         lanes = sorted(names_in(result) & self._facts.nest.lanes)
         access = self._editor.temporary("h" if home != context else "v", self._dtype(number), lanes)
         run = self._editor.assign(access, result, home[0], "hoist" if home != context else "share")

@@ -152,6 +152,21 @@ def test_an_instruction_with_a_known_value_disappears():
     assert "b" not in after.temporary_variables
 
 
+def test_what_values_of_several_loops_share_stands_in_front_of_all_of_these():
+    b = KernelBuilder("k", "float64", ["r", "x", "t"])
+    b.argument("r", (2, 3), written=True)
+    b.argument("x", (6,))
+    b.argument("t", (3,))
+    for row in range(2):
+        with b.loop(f"i{row}", 3):
+            assign(b, f"r[{row}, i{row}]", f"t[i{row}] * (x[0] - x[1] + x[{row + 2}])")
+    data = {"r": np.zeros((2, 3)), "x": np.random.default_rng(12).uniform(size=6), "t": np.arange(3.0)}
+    _, after, kernel = check_step(share_values, finish(b), data)
+    assert after == 3 + 2 * 3
+    new = [i for i in kernel.instructions if i.assignee_name != "r"]
+    assert [i.within_inames for i in new] == [frozenset()] * 3
+
+
 def test_a_variable_that_changes_is_another_value_afterwards():
     b = KernelBuilder("k", "float64", ["r", "w", "s"])
     b.argument("r", (3, 3), written=True)
