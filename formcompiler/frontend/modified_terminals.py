@@ -215,7 +215,7 @@ class TerminalFinder:
                 f"{type(quantity).__name__} is defined by straight edges between the vertices and needs geometry of "
                 f"degree 1, but the mesh has the coordinate element {self._domain.ufl_coordinate_element()}"
             )
-        if not self._facet_cell:
+        if not self._facet_cell and isinstance(quantity, uc.GeometricFacetQuantity):
             raise UnsupportedFormError(
                 f"{type(quantity).__name__} is defined on facets only, but the integral is over "
                 f"{_ENTITY.get(self._integral_type, 'cells')}; facet quantities such as FacetNormal need ds or dS"
