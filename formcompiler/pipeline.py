@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import loopy as lp
@@ -76,8 +77,13 @@ def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         return Strategy("cells", lanes, lanes, CellLanes(lanes, uniform))
-    passes: dict[str, Callable[[int], Pass]] = {"quantities": QuantityLanes, "hybrid": HybridLanes}
-    return Strategy(options.vectorize, lanes, 1, passes.get(options.vectorize, SliceLanes)(lanes))
+    passes: dict[str, Callable[[int], Pass]] = {
+        "slices": SliceLanes,
+        "points": partial(SliceLanes, points_only=True),
+        "quantities": QuantityLanes,
+        "hybrid": HybridLanes,
+    }
+    return Strategy(options.vectorize, lanes, 1, passes[options.vectorize](lanes))
 
 
 def count_lanes(options: Options) -> int:

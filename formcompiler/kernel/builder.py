@@ -11,6 +11,7 @@ Contracts that every kernel of ours keeps, and that the passes may rely on:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,11 +24,16 @@ import pymbolic.primitives as prim
 from loopy.kernel.data import Iname
 from loopy.symbolic import get_dependencies
 from loopy.translation_unit import make_program
+from pytools.tag import UniqueTag
 
 from formcompiler.naming import Namer
 
 Expression = Any
 """A pymbolic expression."""
+
+
+class PointTag(UniqueTag):
+    """Tag of inames that run over quadrature points, all of them or those of one direction."""
 
 
 class KernelBuilder:
@@ -43,6 +49,7 @@ class KernelBuilder:
         self._temporaries: list[lp.TemporaryVariable] = []
         self._tables: dict[tuple[Any, ...], str] = {}
         self._open_loops: list[str] = []
+        self._point_loops: set[str] = set()
         self._writers: dict[str, list[str]] = {}
         self._readers: dict[str, list[str]] = {}
 
@@ -107,7 +114,7 @@ class KernelBuilder:
         """Open a loop and give its index; a loop of one trip is no loop, its index is 0.
 
         Args:
-            wish: What to call the index.
+            wish: What to call the index; "q", "q0", .. for those of quadrature points, which get a tag.
             extent: Number of trips, or the name of a parameter that holds it.
         """
         if extent == 1:
@@ -116,6 +123,8 @@ class KernelBuilder:
         iname = self._namer.unique(wish)
         parameters = f"[{extent}] -> " if isinstance(extent, str) else ""
         self._domains.append(isl.BasicSet(f"{parameters}{{ [{iname}] : 0 <= {iname} < {extent} }}"))
+        if re.fullmatch(r"q\d*", wish):
+            self._point_loops.add(iname)
         self._open_loops.append(iname)
         yield prim.Variable(iname)
         self._open_loops.pop()
@@ -163,6 +172,7 @@ class KernelBuilder:
         """
         used = {n for i in self._instructions for n in i.read_dependency_names() | i.write_dependency_names()}
         temporaries = [t for t in self._temporaries if t.name in used]
+        tags = {iname: frozenset([PointTag()]) for iname in self._point_loops}
         inames = [iname for domain in self._domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]
         kernel = lp.LoopKernel(
             self._domains or [isl.BasicSet("{ : }")],
@@ -170,7 +180,7 @@ class KernelBuilder:
             args=self._arguments,
             assumptions=isl.BasicSet.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0)),
             temporary_variables={t.name: t for t in temporaries},
-            inames={iname: Iname(iname, tags=frozenset()) for iname in inames},
+            inames={iname: Iname(iname, tags=tags.get(iname, frozenset())) for iname in inames},
             substitutions={},
             options=lp.Options(),
             target=lp.CTarget(),

@@ -15,6 +15,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 
 from formcompiler.kernel.addresses import address_finder
+from formcompiler.kernel.builder import PointTag
 from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
 from formcompiler.loops import NestDependences, find_dependences, find_lane_loops
 from formcompiler.loops.conflicts import UnknownVariableError, find_conflict
@@ -43,16 +44,26 @@ class Chooser:
         nest: The nest.
         lanes: Number of lanes W.
         with_rows: Whether rows of entries may become lanes, too.
+        points_only: Whether only loops over quadrature points may.
 
     Attributes:
         is_possible: Whether `choose` found loops that can become lanes.
     """
 
-    def __init__(self, kernel: lp.LoopKernel, nest: NestDependences, lanes: int, *, with_rows: bool = True) -> None:
+    def __init__(
+        self,
+        kernel: lp.LoopKernel,
+        nest: NestDependences,
+        lanes: int,
+        *,
+        with_rows: bool = True,
+        points_only: bool = False,
+    ) -> None:
         self._kernel = kernel
         self._nest = nest
         self._lanes = lanes
         self._with_rows = with_rows
+        self._points_only = points_only
         self._loops = nest.order.loops
         self._addresses = address_finder(kernel)
         self.is_possible = False
@@ -65,7 +76,11 @@ class Chooser:
         Loops whose numbers of trips are known at run time only do not fill lanes.
         """
         candidates = find_candidates(self._kernel, self._nest)
-        return {iname: private for iname, private, reason in candidates if not reason and is_box(self._kernel, iname)}
+        return {iname: private for iname, private, reason in candidates if not reason and self._is_usable(iname)}
+
+    def _is_usable(self, iname: str) -> bool:
+        is_of_points = bool(self._kernel.inames[iname].tags_of_type(PointTag))
+        return is_box(self._kernel, iname) and (is_of_points or not self._points_only)
 
     def choose(self) -> tuple[tuple[Body, ...], tuple[Row, ...]]:
         """Return the loops and the rows that become lanes, at least cost."""

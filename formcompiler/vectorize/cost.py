@@ -7,7 +7,8 @@ arithmetic). Divisions, roots and calls of functions are counted at their latenc
 registers takes several of them. Lanes that do no work cost as much as others, so that waste shows by itself.
 
 Accesses are told apart by where the lanes are in memory: one place for all (a broadcast), places in a row (one load),
-or others (as many loads as lanes, and moves to bring them together). Loops without lanes whose innermost accesses are
+equally far apart (turned in registers, together with their neighbours), or others (as many loads as lanes, and moves to
+bring them together). Loops without lanes whose innermost accesses are
 in a row are vectorized by the C++ compiler, to half of the widest registers' width.
 """
 
@@ -144,10 +145,9 @@ class _Model:
         if lane is not None and len(shape) == 1 and access.index_tuple == (prim.Variable(lane),):
             return  # stays in a register
         steps = self._steps(access, lane, width) if lane is not None else (0,)
-        n = 1 if set(steps) == {0} else registers if set(steps) == {1} else width
-        moves = width - 1 if n == width and n > registers else 0
+        n, moves = _transfers(steps, width, registers)
         indirect = sum(1 for i in access.index_tuple for _ in _accesses(i))
-        work.loads += indirect * (width if n == width else 1)
+        work.loads += indirect * (width if n == width > 1 else 1)
         work.moves += moves
         if is_store:
             work.stores += n
@@ -162,6 +162,19 @@ class _Model:
         pairs = itertools.pairwise(places)
         found = [b.constant - a.constant if a.terms == b.terms else None for a, b in pairs]
         return tuple(dict.fromkeys(found))
+
+
+def _transfers(steps: tuple[int | None, ...], width: int, registers: int) -> tuple[int, int]:
+    """Return the loads or stores of one access, and the moves between lanes, by the distances of its lanes."""
+    if set(steps) <= {0}:
+        return 1, 0
+    if set(steps) == {1}:
+        return registers, 0
+    if None not in steps and len(steps) == 1:  # columns of a block, turned in registers with its other columns
+        return 2 * registers, min(width - 1, 3 * registers)
+    if None not in steps and len(steps) == 2 and steps[0] == 1:  # pieces of rows
+        return 2 * registers, registers
+    return width, width - 1
 
 
 def _add_arithmetic(expression: Any, work: Work, registers: int, width: int, bits: int, vector_bits: int) -> None:

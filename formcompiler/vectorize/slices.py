@@ -40,9 +40,12 @@ class SliceLanes:
 
     Attributes:
         lanes: Number of lanes W.
+        points_only: Whether lanes are quadrature points: those that a contraction makes out of others, in the loops
+            after it and where it sets them in a row, and those of the loops over points.
     """
 
     lanes: int
+    points_only: bool = False
 
     def __call__(self, t_unit: lp.TranslationUnit) -> lp.TranslationUnit:
         """Return the kernel with lanes.
@@ -55,7 +58,7 @@ class SliceLanes:
         stripper = Stripper(kernel, self.lanes)
         is_possible = False
         for nest in nests:
-            chooser = Chooser(kernel, nest, self.lanes)
+            chooser = Chooser(kernel, nest, self.lanes, points_only=self.points_only)
             bodies, rows = chooser.choose()
             for row in rows:
                 stripper.join(row)

@@ -41,6 +41,20 @@ def test_actions_agree_with_the_kernel_without_lanes(degree: int) -> None:
         assert np.abs(found - wanted).max() < TOLERANCE[scalar_type] * np.abs(wanted).max(), (scalar_type, lanes)
 
 
+@pytest.mark.parametrize("degree", [2, 3])
+def test_lanes_may_be_quadrature_points_only(degree: int) -> None:
+    form = laplace(degree)
+    wanted = tensor(form)
+    for scalar_type, lanes in WIDTHS:
+        found = tensor(form, vectorize="points", scalar_type=scalar_type, lanes=lanes)
+        assert np.abs(found - wanted).max() < TOLERANCE[scalar_type] * np.abs(wanted).max(), (scalar_type, lanes)
+    source = formcompiler.compile_form(form, vectorize="points", lanes=4).source
+    loops = [line.split()[2] for line in source.splitlines() if line.strip().startswith("for (int")]
+    assert "Lanes" in source
+    assert any(name.startswith("i") for name in loops)
+    assert not any(name.startswith("i") and "block" in name for name in loops)
+
+
 @pytest.mark.parametrize("name", ["stiffness_quadrilateral", "conditional_triangle", "mass_nedelec_tetrahedron"])
 @pytest.mark.parametrize("lanes", [2, 8])
 def test_element_tensors_agree_with_dense_assembly(name: str, lanes: int) -> None:
