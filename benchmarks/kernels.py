@@ -31,7 +31,9 @@ from ufl import avg, div, dS, ds, dx, grad, inner, jump, sym
 
 import formcompiler
 from formcompiler.elements import cells
+from formcompiler.errors import VectorizationError
 from formcompiler.runtime.compiler import build_library, simd_width
+from formcompiler.vectorize.cost import estimate_cycles
 
 HEXAHEDRON = "hexahedron"
 REPETITIONS = 9
@@ -148,9 +150,11 @@ FORMS: dict[str, tuple[Callable[[int], Any], range]] = {
 FFCX_MAX_DEGREE = {"laplace": 6, "mass": 6, "interior_penalty": 5, "elasticity": 4, "stokes": 4}
 """FFCx's kernels of higher degrees take minutes to compile."""
 
-STRATEGIES = ("none", "slices", "cells")
+STRATEGIES = ("none", "points", "slices", "quantities", "hybrid", "cells")
+"""What the lanes are; strategies that refuse a kernel have no row."""
 
-HEADER = "form             kind             k lanes are  W  Mcells/s  GFLOP/s of peak    FFCx"
+
+HEADER = "form             kind             k lanes are   W  Mcells/s  GFLOP/s of peak    FFCx  model"
 
 
 # --- timing
@@ -356,6 +360,7 @@ class Candidate:
         lanes: Number of lanes.
         handle: The kernel.
         operations: Operations of one call.
+        predicted: Cycles of one cell in the cost model.
         measure: Measures one call.
         measure_ffcx: Measures FFCx's kernel.
         seconds: Least median so far.
@@ -368,6 +373,7 @@ class Candidate:
     lanes: int
     handle: Any
     operations: int
+    predicted: float
     measure: Callable[[], float]
     measure_ffcx: Callable[[], float] | None
     seconds: float = float("inf")
@@ -379,8 +385,9 @@ class Candidate:
         if self.measure_ffcx is not None:
             self.seconds_ffcx = min(self.seconds_ffcx, self.measure_ffcx())
 
-    def row(self, peak: float) -> Row:
-        """Return the result."""
+    def row(self, peak: float, others: Sequence[Candidate]) -> Row:
+        """Return the result, ranked among other strategies for the same kernel."""
+        rivals = [o for o in others if o.key == self.key]
         cells_per_call, gflops = self.handle.lanes, self.operations / self.seconds / 1e9
         return Row(
             self.name,
@@ -394,8 +401,13 @@ class Candidate:
             peak,
             gflops / peak,
             cells_per_call * self.seconds_ffcx / self.seconds if self.measure_ffcx is not None else None,
-            1 + STRATEGIES[::-1].index(self.strategy),
+            1 + sum(o.predicted < self.predicted for o in rivals),
         )
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Return what tells one kernel from another, but for its lanes."""
+        return (self.name, self.degree, self.handle.integral_type)
 
 
 def build_candidates(name: str, degree: int, timer: Timer, *, with_ffcx: bool) -> list[Candidate]:
@@ -404,11 +416,15 @@ def build_candidates(name: str, degree: int, timer: Timer, *, with_ffcx: bool) -
     theirs = ffcx_kernels(timer, form) if with_ffcx else {}
     result = []
     for strategy in STRATEGIES:
-        compiled = formcompiler.compile_form(form, vectorize=strategy)
-        for handle, info in zip(compiled.kernels, compiled.integrals, strict=True):
+        try:
+            compiled = formcompiler.compile_form(form, vectorize=strategy)
+        except VectorizationError:
+            continue
+        for handle, info, kernel in zip(compiled.kernels, compiled.integrals, compiled.kernel_objects, strict=True):
             measures = (ours(timer, form, handle), theirs.get(handle.integral_type))
             lanes = 1 if strategy == "none" else timer.lanes
-            result.append(Candidate(name, degree, strategy, lanes, handle, info.flops, *measures))
+            predicted = estimate_cycles(kernel.t_unit.default_entrypoint, simd_width()) / handle.lanes
+            result.append(Candidate(name, degree, strategy, lanes, handle, info.flops, predicted, *measures))
     return result
 
 
@@ -436,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for candidate in candidates:
             peak = max(peak, timer.peak())
             candidate.run()
-    rows = [candidate.row(peak) for candidate in candidates]
+    rows = [candidate.row(peak, candidates) for candidate in candidates]
     print(HEADER)
     for row in rows:
         _print(row)
@@ -449,8 +465,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print(row: Row) -> None:
     speedup = "" if row.speedup_over_ffcx is None else f"{row.speedup_over_ffcx:.1f}x"
     print(
-        f"{row.form:17}{row.kind:16}{row.degree:2} {row.strategy:10}{row.lanes:2}{row.cells_per_second / 1e6:10.3f}"
-        f"{row.gflops:9.1f}{row.fraction_of_peak:8.0%}{speedup:>8}",
+        f"{row.form:17}{row.kind:16}{row.degree:2} {row.strategy:10} {row.lanes:2}{row.cells_per_second / 1e6:10.3f}"
+        f"{row.gflops:9.1f}{row.fraction_of_peak:8.0%}{speedup:>8}"
+        f"{row.predicted_rank:7}",
         flush=True,
     )
 

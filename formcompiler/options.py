@@ -53,7 +53,7 @@ class Options:
     vectorize: str = _option(
         "none",
         "what the lanes of vectors are: nothing; cells; iterations of loops of one cell (slices), of those over "
-        "points only (points); quantities of one cell; both (hybrid); what the cost model likes best of nothing, slices "
+        "points (points); quantities of one cell; both (hybrid); what the cost model likes best of nothing, slices "
         "and points (in_cell), or of these and cells (auto); which of the latter is fastest on this machine (autotune)",
         choices=("none", *STRATEGIES, *QUANTITY_STRATEGIES, "in_cell", "auto", "autotune"),
     )
