@@ -15,6 +15,7 @@ from formcompiler.compiled_operator import CompiledOperator, compile_expressions
 from formcompiler.errors import InvalidOptionError
 from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.kernels import Kernel, describe_operations
+from formcompiler.licm.transform import explain as explain_motion
 from formcompiler.options import Options
 
 _ENTITIES = {
@@ -47,15 +48,19 @@ class StageRecord:
     Attributes:
         seconds: Time of each stage, summed over kernels, in the order of the stages.
         texts: Text of each kernel after each stage, by (kernel, stage).
+        linearized: Each kernel before loop-invariant code motion.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    linearized: dict[str, lp.TranslationUnit] = field(default_factory=dict)
     is_keeping_texts: bool = False
 
     def observe(self, kernel: str, stage: str, seconds: float, t_unit: lp.TranslationUnit | None) -> None:
         """Record one stage of one kernel."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        if stage == "linearize" and t_unit is not None:
+            self.linearized[kernel] = t_unit
         if self.is_keeping_texts and t_unit is not None:
             self.texts[kernel, stage] = _COLOUR.sub("", str(t_unit.default_entrypoint))
 
@@ -114,6 +119,7 @@ def report_file(form_file: Any, options: Options, dump: str | None = None) -> st
     parts, dumps, totals = [], [], StageRecord()
     for title, kernels, record in _compile(form_file, options, dump is not None):
         parts.append(_report_kernels(f"{title}; options: {options.provenance()}", kernels))
+        parts.append(_report_motion(kernels, record, options.licm))
         dumps += _dump(kernels, record, dump) if dump is not None else []
         for name, seconds in record.seconds.items():
             totals.observe("", name, seconds, None)
@@ -149,6 +155,22 @@ def _report_kernels(title: str, kernels: Kernels) -> str:
     if symmetric:
         notes[f"symmetric: one triangle: {', '.join(symmetric)}"] = None
     return "\n".join([title, *_align([_HEADER, *rows]), *notes])
+
+
+def _report_motion(kernels: Kernels, record: StageRecord, mode: str) -> str:
+    """Return what loop-invariant code motion did: operations, values made at each depth of loops, and their memory."""
+    if mode == "off":
+        return "loop-invariant code motion: off"
+    header = ("loop-invariant code motion", "mode", "flops before", "after", "values made, by loops around", "bytes")
+    rows, notes = [header], []
+    for _, kernel in kernels:
+        done = explain_motion(record.linearized[kernel.method.name], mode)
+        name = kernel.method.name.removesuffix("_kernel")
+        depths = ", ".join(f"{depth}: {n}" for depth, n in done.by_depth.items()) or "-"
+        counts = (str(done.flops_before), str(done.flops_after))
+        rows.append((name, done.used, *counts, depths, str(done.temporary_bytes)))
+        notes += [f"{name}: {done.used} instead of {mode}: {done.fallback}"] * bool(done.fallback)
+    return "\n".join([*_align(rows), *notes])
 
 
 def _row(kernel: Kernel) -> tuple[str, ...]:

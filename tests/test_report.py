@@ -140,3 +140,27 @@ def test_operations_at_points_given_at_run_time_are_counted_for_one_point(tmp_pa
     assert found["array bytes"] == str(8 * (6 + 6 + 6))
     assert "for (int q = 0; q < n_points; ++q)" in report
     assert (found["points"], found["flops"]) == ("n", f"{info.flops} + {info.flops_per_point} n")
+
+
+@pytest.mark.parametrize("mode", ["general", "nested"])
+def test_code_motion_is_told_with_operations_places_and_memory(tmp_path: Path, mode: str) -> None:
+    form_file = load(tmp_path, "quadrilateral")
+    report = report_file(form_file, make_options(licm=mode))
+    lines = report.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("loop-invariant code motion"))
+    cells = next(line.split() for line in lines[start + 1 :] if line.startswith("jacobian_volume"))
+    before, after = int(cells[2]), int(cells[3])
+    assert cells[1] in ("general", "nested", "cse")
+    assert after <= before
+    assert after == int(row(report, "jacobian_volume")["flops"])
+
+
+def test_code_motion_that_is_off_has_no_table(triangle: Any) -> None:
+    assert "loop-invariant code motion: off" in report_file(triangle, make_options(licm="off"))
+
+
+def test_complex_kernels_tell_why_sums_stay(tmp_path: Path) -> None:
+    path = tmp_path / "wave.py"
+    path.write_text(TEXT.format(cell="triangle").replace("F = ", "a = inner(u, v) * dx\nG = ").replace("u**2", "u"))
+    report = report_file(load_form_file(path), make_options(scalar_type="complex128"))
+    assert "instead of general: sums of complex numbers stay as they are" in report

@@ -10,7 +10,7 @@ import pymbolic.primitives as prim
 
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import Reads
+from formcompiler.licm.minimal import Reads, accesses_in
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 from formcompiler.licm.types import Types
@@ -101,17 +101,34 @@ class Analysis:
         return name in self._scalars
 
     @cached_property
+    def is_complex(self) -> bool:
+        """Tell whether the kernel has complex numbers."""
+        arrays = (*self.kernel.args, *self.kernel.temporary_variables.values())
+        return any(isinstance(a.dtype, lp.types.NumpyType) and a.dtype.numpy_dtype.kind == "c" for a in arrays)
+
+    def is_integer(self, name: str) -> bool:
+        """Tell whether a variable holds integers."""
+        dtype = {**self.kernel.arg_dict, **self.kernel.temporary_variables}[name].dtype
+        return isinstance(dtype, lp.types.NumpyType) and dtype.numpy_dtype.kind in "iu"
+
+    @cached_property
     def _scalars(self) -> frozenset[str]:
         arrays = set(self.kernel.arg_dict)
         for name in self.nest.order:
             instruction = self.instruction(name)
             if not isinstance(instruction, lp.Assignment):
                 arrays.update(instruction.assignee_var_names())
-            elif isinstance(instruction.assignee, prim.Subscript):
-                index = instruction.assignee.index_tuple
-                if not all(isinstance(i, prim.Variable) and i.name in self.nest.lanes for i in index):
-                    arrays.add(instruction.assignee_name)
+                continue
+            accesses = accesses_in(instruction.assignee)
+            if self.nest.lanes:
+                accesses += accesses_in(instruction.expression)
+            subscripts: list[Any] = [a for a in accesses if isinstance(a, prim.Subscript)]
+            arrays.update(a.aggregate.name for a in subscripts if not self._has_value_of_lane(a))
         return frozenset(self.kernel.temporary_variables) - arrays
+
+    def _has_value_of_lane(self, access: prim.Subscript) -> bool:
+        """Tell whether an access takes the value of its own lane, so that the array is like a scalar."""
+        return all(isinstance(i, prim.Variable) and i.name in self.nest.lanes for i in access.index_tuple)
 
     def is_box(self, *inames: str) -> bool:
         """Tell whether each of some loops runs from 0 to a number that is known."""

@@ -168,9 +168,7 @@ class _Shrinker:
         return sorted(group, key=self._nest.position.__getitem__)
 
     def _moves_along(self, name: str, writers: Sequence[str], outermost: str) -> bool:
-        temporary: Any = self._kernel.temporary_variables.get(name)
-        is_scalar = temporary is not None and len(temporary.shape) <= len(self._nest.lanes)
-        return is_scalar and all(
+        return self._facts.is_scalar(name) and all(
             isinstance(self._editor.instructions[w], lp.Assignment)
             and not self._editor.instructions[w].predicates
             and outermost in self._nest.loops[w]

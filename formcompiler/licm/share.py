@@ -6,8 +6,8 @@ has is dropped.
 
 Legality: sums and products are regrouped, which changes results by rounding only; functions are pure. A value moves no
 further than the loops in which its variables get their values. It is shared by instructions in its loops or deeper
-ones; a variable that is written several times counts as another one after each write. Instructions with predicates
-are left alone.
+ones; a variable that is written several times counts as another one after each write. Instructions with predicates,
+and integers, are left alone.
 
 Profitability: a value that leaves a loop is computed once instead of once for each iteration; a pair of operands that
 occurs n times saves n - 1 operations, and the most frequent pair goes first.
@@ -67,7 +67,8 @@ class _Sharer:
         statements = []
         for name in self._facts.nest.order:
             instruction = self._facts.instruction(name)
-            if not isinstance(instruction, lp.Assignment) or instruction.predicates:
+            is_plain = isinstance(instruction, lp.Assignment) and not instruction.predicates
+            if not is_plain or self._facts.is_integer(instruction.assignee_name):
                 self._rename_in(instruction)
                 continue
             statement = self._statements.number(instruction)

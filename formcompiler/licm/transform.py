@@ -73,10 +73,12 @@ class HoistInvariants:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""
         reason = ""
         if self.mode == "general":
-            return hoist_general(facts), "general", ""
-        if self.mode == "nested":
+            if not facts.is_complex:
+                return hoist_general(facts), "general", ""
+            reason = "sums of complex numbers stay as they are"
+        if self.mode != "cse":
             try:
-                return hoist_nested(facts), "nested", ""
+                return hoist_nested(facts), "nested", reason
             except NotNestedError as refusal:
                 reason = str(refusal)
         return share_common(facts), "cse", reason

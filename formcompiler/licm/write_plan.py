@@ -99,7 +99,8 @@ class PlanWriter:
     def _new(self, wish: str, value: Any, index: Sequence[str], original: Any = None) -> Any:
         lanes = sorted(names_in(value) & self._facts.nest.lanes)
         extents = [self._facts.trips.extent(self._it.dofs[1]) for _ in index]
-        dtype = self._facts.types.of(value if original is None else original)
+        types = self._facts.types
+        dtype = types.of(value if original is None else original) if self._facts.is_complex else types.real
         return self._editor.temporary(wish, dtype, (*index, *lanes), extents)
 
     def _row_sum(self, rows: dict[Atoms, Scalars]) -> Any:

@@ -186,3 +186,37 @@ def test_a_loop_and_lanes_beside_it_need_no_nesting(mode):
     data = {"r": np.zeros(4), "w": RNG.standard_normal(3), "h": RNG.standard_normal(4)}
     report = check(program(finish(b, "lane")), mode, data)
     assert (report.used == "cse") == (mode != "general")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_lanes_write_and_others_read_one_by_one_stays(mode):
+    b = KernelBuilder("apart", "float64", ["r", "x", "v", "rows"])
+    b.argument("r", (3,), written=True)
+    b.argument("x", (4,))
+    b.declare("v", (4,))
+    b.declare("rows", (4,))
+    with b.loop("lane", 4):
+        assign(b, "v[lane]", "x[lane]")
+        assign(b, "rows[lane]", "v[lane]")
+    assign(b, "r[0]", "r[0] + rows[0] * rows[2]")
+    assign(b, "r[1]", "r[1] + rows[2] * rows[3] * rows[0]")
+    assign(b, "r[2]", "r[2] + rows[1]")
+    check(program(finish(b, "lane")), mode, {"r": np.zeros(3), "x": RNG.standard_normal(4)})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_integers_stay_integers(mode):
+    b = KernelBuilder("turned", "float64", ["r", "x", "turn", "step"])
+    b.argument("r", (6,), written=True)
+    b.argument("x", (6,))
+    b.argument("turn", (1,), np.int32)
+    b.declare("step", (), np.int32)
+    with b.loop("i", 3):
+        assign(b, "step", "1 - 2 * turn[0]")
+        assign(b, "r[i + turn[0]]", "r[i + turn[0]] + x[i + step * turn[0]] * x[0]")
+    t_unit = ensure_linearized(program(b.build().default_entrypoint))
+    after = HoistInvariants(mode)(t_unit).default_entrypoint
+    (target,) = (i for i in after.instructions if i.assignee_name == "step")
+    made = {n for n in target.read_dependency_names() if n in after.temporary_variables}
+    assert all(after.temporary_variables[n].dtype.numpy_dtype.kind == "i" for n in made | {"step"})
+    assert not any(isinstance(c, float) for c in getattr(target.expression, "children", ()))

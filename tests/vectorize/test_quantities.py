@@ -244,3 +244,9 @@ def test_arrays_that_are_written_along_other_axes_are_packed_with_permuted_axes(
     assert [t.shape for t in fused.kernel.temporary_variables.values() if t.shape] == [(4, 4, 2)]
     assert "t_3[k, l, 0]" in expressions(fused)
     assert "t_3[l_2, k_2, 1]" in expressions(fused)
+
+
+def test_matrices_with_many_places_for_contributions_are_refused_at_once() -> None:
+    case = CASES["elasticity_hexahedron"]
+    with pytest.raises(VectorizationError, match=r"adds to A in \d+ places .* use vectorize=slices"):
+        formcompiler.compile_form(case.form, vectorize="quantities")
