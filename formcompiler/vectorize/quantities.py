@@ -40,7 +40,7 @@ from formcompiler.vectorize.strip import Stripper, examine
 from formcompiler.vectorize.webs import find_written_arrays, split_webs
 
 _MOST_PAIRS = 20_000
-"""Pairs of places of an argument, times its entries, whose dependences are looked for."""
+"""Pairs of places of an argument, times its entries to the power of its axes, whose dependences are looked for."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def _check_size(kernel: lp.LoopKernel) -> None:
     for argument in kernel.args:
         targets = [i.assignee for i in kernel.instructions if argument.name in i.assignee_var_names()]
         looked_up = [t for t in targets if (get_dependencies(t) - {argument.name}) & kernel.temporary_variables.keys()]
-        if len(looked_up) ** 2 * math.prod(getattr(argument, "shape", ())) > _MOST_PAIRS:
+        shape = getattr(argument, "shape", ())
+        if len(looked_up) ** 2 * math.prod(shape) ** len(shape) > _MOST_PAIRS:
             raise VectorizationError(
                 f"kernel {kernel.name} adds to {argument.name} in {len(looked_up)} places through tables of numbers: "
                 "finding out which of them touch the same entries would take minutes; use vectorize=slices"
