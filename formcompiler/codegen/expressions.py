@@ -11,7 +11,7 @@ from pymbolic.mapper import IdentityMapper
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import AddressFinder, Linear
-from formcompiler.kernel.choices import is_choice, value_in_lane
+from formcompiler.kernel.choices import is_choice, with_numbers
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -239,7 +239,7 @@ class ExpressionWriter:
     def _choice(self, expression: Any, lane: str) -> str:
         """Return a vector whose lanes are chosen by their numbers: loaded, if they are from one array."""
         assert self._vectors is not None
-        values: list[Any] = [value_in_lane(expression, lane, n) for n in range(self._vectors.extents[lane])]
+        values: list[Any] = [with_numbers(expression, {lane: n}) for n in range(self._vectors.extents[lane])]
         arrays = [v.aggregate if isinstance(v, prim.Subscript) else None for v in values]
         if arrays[0] is None or any(array != arrays[0] for array in arrays):
             return f"{self._vectors.kind(lane)}{{{', '.join(map(self, values))}}}"

@@ -23,15 +23,9 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 
+from formcompiler.kernel.choices import COMPARISONS
+
 Expression = Any
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _LARGEST_POWER = 4
 
 
@@ -220,7 +214,7 @@ class Folder:
         left, right = self(expression.left), self(expression.right)
         symbol = str(getattr(expression.operator, "value", expression.operator))
         if is_literal(left) and is_literal(right):
-            return bool(_COMPARISONS[symbol](left, right))
+            return bool(COMPARISONS[symbol](left, right))
         return prim.Comparison(left, expression.operator, right)
 
     def _not(self, expression: Any) -> Expression:

@@ -12,9 +12,10 @@ import loopy as lp
 import numpy.typing as npt
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
-from pymbolic.mapper import IdentityMapper, WalkMapper
+from pymbolic.mapper import WalkMapper
 
 from formcompiler.errors import InternalCompilerError
+from formcompiler.kernel.choices import with_numbers
 from formcompiler.kernel.flops import is_box
 from formcompiler.kernel.linearize import vector_inames
 
@@ -129,28 +130,7 @@ class AddressFinder:
             place = self.element(name, expression.index_tuple, at)
             if not place.terms:
                 return Linear(int(self._tables[name].flat[place.constant]))
-        return Linear(0, {_Substitution(at)(expression): 1})
-
-
-class _Substitution(IdentityMapper[[]]):
-    """Puts in numbers for inames, also in quotients and remainders of theirs."""
-
-    def __init__(self, at: Mapping[str, int]) -> None:
-        super().__init__()
-        self._at = at
-
-    def map_variable(self, expr: Any) -> Any:
-        return self._at.get(expr.name, expr)
-
-    def map_floor_div(self, expr: Any) -> Any:
-        above: Any = self.rec(expr.numerator)
-        below: Any = self.rec(expr.denominator)
-        return above // below if isinstance(above, int) and isinstance(below, int) else expr.__class__(above, below)
-
-    def map_remainder(self, expr: Any) -> Any:
-        above: Any = self.rec(expr.numerator)
-        below: Any = self.rec(expr.denominator)
-        return above % below if isinstance(above, int) and isinstance(below, int) else expr.__class__(above, below)
+        return Linear(0, {with_numbers(expression, at): 1})
 
 
 def find_used_columns(kernel: lp.LoopKernel) -> dict[str, int]:

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname
-from loopy.symbolic import get_dependencies
 from loopy.translation_unit import make_program
 from pytools.tag import UniqueTag
 
+from formcompiler.kernel.program import Program
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -44,14 +44,12 @@ class KernelBuilder:
         self.dtype = np.dtype(dtype)
         self._namer = Namer(reserved)
         self._domains: list[isl.BasicSet] = []
-        self._instructions: list[lp.Assignment] = []
+        self._program = Program()
         self._arguments: list[Any] = []
         self._temporaries: list[lp.TemporaryVariable] = []
         self._tables: dict[tuple[Any, ...], str] = {}
         self._open_loops: list[str] = []
         self._point_loops: set[str] = set()
-        self._writers: dict[str, list[str]] = {}
-        self._readers: dict[str, list[str]] = {}
 
     @property
     def value_type(self) -> Any:
@@ -140,26 +138,15 @@ class KernelBuilder:
 
     def assign(self, target: Expression, value: Expression) -> None:
         """Add ``target = value`` at the current place."""
-        name = target.name if isinstance(target, prim.Variable) else target.aggregate.name
-        number = f"insn{len(self._instructions)}"
-        index = get_dependencies(target) - {name}
-        read = get_dependencies(value) | index
-        after = [self._writers.get(n, []) for n in sorted(read)]
-        after += [self._writers.get(name, []), self._readers.get(name, [])]
-        self._instructions.append(
-            lp.Assignment(
-                target,
-                value,
-                id=number,
-                within_inames=frozenset(self._open_loops),
-                within_inames_is_final=True,
-                depends_on=frozenset(i for ids in after for i in ids),
-                depends_on_is_final=True,
-            )
-        )
-        self._writers.setdefault(name, []).append(number)
-        for n in read:
-            self._readers.setdefault(n, []).append(number)
+        self._program.assign(target, value, self._open_loops, f"insn{len(self._program.instructions)}")
+
+    def named(self, wish: str, value: Expression) -> Expression:
+        """Return a value that is cheap to repeat: a name, which it gets here, or a literal."""
+        if isinstance(value, (prim.Variable, float, complex)):
+            return value
+        name = prim.Variable(self.temporary(wish, (), self.value_type))
+        self.assign(name, value)
+        return name
 
     def accumulate(self, target: Expression, value: Expression) -> None:
         """Add ``target = target + value`` at the current place."""
@@ -170,13 +157,13 @@ class KernelBuilder:
 
         Everything is stated here (types, loops, dependencies), so that loopy has nothing to infer.
         """
-        used = {n for i in self._instructions for n in i.read_dependency_names() | i.write_dependency_names()}
+        used = {n for i in self._program.instructions for n in i.read_dependency_names() | i.write_dependency_names()}
         temporaries = [t for t in self._temporaries if t.name in used]
         tags = {iname: frozenset([PointTag()]) for iname in self._point_loops}
         inames = [iname for domain in self._domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]
         kernel = lp.LoopKernel(
             self._domains or [isl.BasicSet("{ : }")],
-            self._instructions,
+            self._program.instructions,
             args=self._arguments,
             assumptions=isl.BasicSet.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0)),
             temporary_variables={t.name: t for t in temporaries},

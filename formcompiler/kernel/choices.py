@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -12,7 +12,7 @@ from pymbolic.mapper import IdentityMapper
 
 Expression = Any
 
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -20,6 +20,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""What the signs of comparisons mean."""
 
 
 def choose(values: Sequence[Expression], lane: Expression) -> Expression:
@@ -35,21 +36,20 @@ def is_choice(expression: Expression, lane: str) -> bool:
     return isinstance(expression, prim.If) and get_dependencies(expression.condition) == {lane}
 
 
-def value_in_lane(expression: Expression, lane: str, number: int) -> Expression:
-    """Return the expression for one number of a lane."""
-    return _OneLane(lane, number)(expression)
+def with_numbers(expression: Expression, at: Mapping[str, int]) -> Expression:
+    """Return an expression with numbers for some inames, and with what they decide decided."""
+    return _WithNumbers(at)(expression)
 
 
-class _OneLane(IdentityMapper[[]]):
-    """Puts in a number for a lane, and decides what it decides."""
+class _WithNumbers(IdentityMapper[[]]):
+    """Puts in numbers for inames, also in quotients and remainders of theirs, and decides what they decide."""
 
-    def __init__(self, lane: str, number: int) -> None:
+    def __init__(self, at: Mapping[str, int]) -> None:
         super().__init__()
-        self._lane = lane
-        self._number = number
+        self._at = at
 
     def map_variable(self, expr: Any) -> Any:
-        return self._number if expr.name == self._lane else expr
+        return self._at.get(expr.name, expr)
 
     def _both(self, expr: Any) -> tuple[Any, Any]:
         return self.rec(expr.numerator), self.rec(expr.denominator)
@@ -67,7 +67,7 @@ class _OneLane(IdentityMapper[[]]):
         if isinstance(condition, prim.Comparison):
             left, right = self.rec(condition.left), self.rec(condition.right)
             if isinstance(left, int) and isinstance(right, int):
-                return self.rec(expr.then if _COMPARE[str(condition.operator)](left, right) else expr.else_)
+                return self.rec(expr.then if COMPARISONS[str(condition.operator)](left, right) else expr.else_)
         return prim.If(self.rec(condition), self.rec(expr.then), self.rec(expr.else_))
 
     def map_call(self, expr: Any) -> Any:

@@ -148,7 +148,7 @@ class ArgumentLoops:
         """Return the terms of a group with names of their factors; equal factors share a name."""
         for value, term in zip(group.values, group.terms, strict=True):
             if value not in names:
-                names[value] = self._named(term.factor)
+                names[value] = self._builder.named("f", term.factor)
         return [(t, names[v]) for t, v in zip(group.terms, group.values, strict=True)]
 
     def _table(self, argument: Terminal) -> Table:
@@ -161,21 +161,13 @@ class ArgumentLoops:
         table = self._table(argument)
         return Dofs(argument.side * dim + table.offset, table.stride, table.n_dofs)
 
-    def _named(self, factor: Expression) -> Expression:
-        """Return a factor that is cheap to repeat: a name or a literal."""
-        if isinstance(factor, (prim.Variable, float, complex)):
-            return factor
-        name = prim.Variable(self._builder.temporary("f", (), self._builder.value_type))
-        self._builder.assign(name, factor)
-        return name
-
     def _write_entries(self, shared: SharedBlock, terms: list[tuple[ArgumentTerm, Expression]]) -> None:
         """Write a small block of functions that are the same at all points, entry by entry: many are 0, 1 or -1."""
         for i in range(shared.n_rows):
             scaled = self._scale_trials(terms, 0, i)
             for j in range(i if shared.is_triangle else 0, shared.n_columns):
                 value = _sum([_times(g, self._value(trial, 0, j)) for trial, g in scaled.items()])
-                shared.add_entry(i, j, self._named(value))
+                shared.add_entry(i, j, self._builder.named("f", value))
 
     def _scale_trials(
         self, terms: list[tuple[ArgumentTerm, Expression]], point: Expression, i: Expression, n_repeated: int = 0
@@ -185,7 +177,7 @@ class ArgumentLoops:
         for term, factor in terms:
             value = _times(factor, self._value(term.arguments[0], point, i, n_repeated))
             by_trial.setdefault(term.arguments[1], []).append(value)
-        return {trial: self._named(_sum(values)) for trial, values in by_trial.items()}
+        return {trial: self._builder.named("f", _sum(values)) for trial, values in by_trial.items()}
 
     def _write_block(self, group: _Group, terms: list[tuple[ArgumentTerm, Expression]], point: Expression) -> None:
         blocks, component = group.blocks, group.component

@@ -75,7 +75,9 @@ class ModalVectorLoops:
         """Add what one point contributes."""
         del point
         for n_modes, group in self._by_size():
-            factors = [self._named(item.term.factor) if n_modes > 1 else item.term.factor for item in group]
+            factors = [
+                self._builder.named("f", item.term.factor) if n_modes > 1 else item.term.factor for item in group
+            ]
             with self._builder.loop("m", n_modes) as m:
                 for item, factor in zip(group, factors, strict=True):
                     value = prim.Product((factor, self._loop.mode(m))) if n_modes > 1 else factor
@@ -101,14 +103,6 @@ class ModalVectorLoops:
         for item in self._items:
             groups.setdefault(item.n_modes, []).append(item)
         return list(groups.items())
-
-    def _named(self, factor: Expression) -> Expression:
-        """Return a factor that is cheap to repeat."""
-        if isinstance(factor, (prim.Variable, float, complex)):
-            return factor
-        name = prim.Variable(self._builder.temporary("f", (), self._builder.value_type))
-        self._builder.assign(name, factor)
-        return name
 
 
 def _entry(item: _ModalSum, m: Expression) -> Expression:

@@ -7,7 +7,7 @@ strands is chosen by the number of the quantity. Padded quantities do what the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,11 @@ import islpy as isl
 import loopy as lp
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper
 from pymbolic.mapper.substitutor import SubstitutionMapper, make_subst_func
 
 from formcompiler.kernel.choices import choose
+from formcompiler.kernel.program import Program
 from formcompiler.naming import Namer
 from formcompiler.vectorize.packing import Group, Operand, Packs, find_operand
 from formcompiler.vectorize.strands import Step, Strand, StrandGraph, find_added, hole, loop_name, name_of
@@ -69,7 +69,8 @@ class _Fusion:
         self.kernel = kernel
         self.namer = Namer({*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames()})
         self.packs: Packs = {name: place for group in groups for name, place in group.packs.items()}
-        self.program = _Program(Namer(kernel.id_to_insn))
+        self.program = Program()
+        self.ids = Namer(kernel.id_to_insn)
         self.pack_names: dict[tuple[str | None, ...], str] = {}
         self._strands = graph.strands
         self._groups = groups
@@ -187,10 +188,10 @@ class _GroupWriter:
             fill = _Filled({h: self._read(self._operand(h)) for h in step.reads}, scalars)
             within = [inames[n].name for n in step.loops]
             target, value = self._split(step, scalars, within, later)
-            fusion.program.assign(target, fill(value), [*within, self._quantity.name])
+            fusion.program.assign(target, fill(value), [*within, self._quantity.name], fusion.ids.unique("fused"))
         instructions = tuple(i.id for i in fusion.program.instructions[start:])
         for target, value, within in later:
-            fusion.program.assign(target, value, within)
+            fusion.program.assign(target, value, within, fusion.ids.unique("fused"))
         around = tuple(i.name for i in inames[: first.n_common_loops])
         return QuantityLoop(self._quantity.name, around, instructions, frozenset(first.scalars.values()))
 
@@ -245,37 +246,6 @@ def _common_name(names: Sequence[str]) -> str:
     pieces = [name.split("_") for name in names]
     common = [piece for piece in pieces[0] if all(piece in other for other in pieces)]
     return "_".join(common) or names[0]
-
-
-class _Program:
-    """Instructions in program order, each after all that touch what it touches."""
-
-    def __init__(self, ids: Namer) -> None:
-        self._ids = ids
-        self._writers: dict[str, list[str]] = {}
-        self._readers: dict[str, list[str]] = {}
-        self.instructions: list[lp.Assignment] = []
-
-    def assign(self, target: Expression, value: Expression, inames: Iterable[str], own_id: str = "") -> None:
-        """Add ``target = value`` inside of loops; without an id it gets one."""
-        name, number = name_of(target), own_id or self._ids.unique("fused")
-        read = get_dependencies(value) | (get_dependencies(target) - {name})
-        after = [self._writers.get(n, []) for n in sorted(read)]
-        after += [self._writers.get(name, []), self._readers.get(name, [])]
-        self.instructions.append(
-            lp.Assignment(
-                target,
-                value,
-                id=number,
-                within_inames=frozenset(inames),
-                within_inames_is_final=True,
-                depends_on=frozenset(i for ids in after for i in ids),
-                depends_on_is_final=True,
-            )
-        )
-        self._writers.setdefault(name, []).append(number)
-        for n in read:
-            self._readers.setdefault(n, []).append(number)
 
 
 class _Moved(IdentityMapper[[]]):
