@@ -117,7 +117,8 @@ def write_stages(builder: KernelBuilder, stages: Sequence[Stage], contexts: Sequ
         readers = {k: {e for e, outs in groups.items() for o in outs if k in dict(o.terms)} for k in context.owned}
         for extents, outputs in groups.items():
             used = {key for output in outputs for key, _ in output.terms}
-            last = [k for k in used & set(context.owned) - later - context.kept if readers[k] == {extents}]
+            gone = used - later - context.kept
+            last = [k for k in context.owned if k in gone and readers[k] == {extents}]
             _write_group(builder, stage.direction, extents, outputs, last, contexts)
 
 

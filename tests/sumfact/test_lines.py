@@ -43,9 +43,10 @@ def run(products: Sequence[tuple[Any, Any]], added: Sequence[Any] = ()) -> tuple
 
     lines = [(LineMatrix(np.asarray(m), lambda row, column: 0.0), names(x)) for m, x in products]
     results = writer.multiply(lines, [names(x) for x in added])
-    for instruction in builder._instructions:
+    instructions = builder.build().default_entrypoint.instructions
+    for instruction in instructions:
         values[instruction.assignee.name] = EvaluationMapper(values)(instruction.expression)
-    return np.array([EvaluationMapper(values)(r) for r in results]), len(builder._instructions)
+    return np.array([EvaluationMapper(values)(r) for r in results]), len(instructions)
 
 
 @pytest.mark.parametrize("derivative", [0, 1, 2])
