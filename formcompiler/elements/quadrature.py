@@ -104,6 +104,8 @@ def make_custom_quadrature(cell: str, points: Any, weights: Any) -> QuadratureRu
             f"custom quadrature on the reference {cell} needs quadrature_points of shape (n, {dim}) and "
             f"quadrature_weights of shape (n,); given are {point_array.shape} and {weight_array.shape}"
         )
+    if not (np.isfinite(point_array).all() and np.isfinite(weight_array).all()):
+        raise UnsupportedFormError("quadrature_points and quadrature_weights must be finite numbers")
     return QuadratureRule(cell, -1, "custom", point_array, weight_array)
 
 

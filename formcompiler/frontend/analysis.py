@@ -22,7 +22,7 @@ from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 from formcompiler.elements.layout import linear_simplex
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import UnsupportedFormError
-from formcompiler.frontend.checks import check_expression, check_form, errors_of_ufl
+from formcompiler.frontend.checks import check_expression, check_form
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -33,6 +33,7 @@ from formcompiler.frontend.integrals import (
 from formcompiler.frontend.integrand import IntegrandBuilder, NamedData, name_data
 from formcompiler.frontend.preparation import MEASURE, prepare_expression, prepare_form
 from formcompiler.frontend.rules import expression_rule, facet_kinds, is_runtime, select_rule
+from formcompiler.frontend.ufl_errors import errors_of_ufl
 from formcompiler.options import Options
 
 _PRESERVED = (uc.Jacobian,)
@@ -87,13 +88,16 @@ def analyse_expression(
     Raises:
         UnsupportedFormError: if the expression is outside the language or the points do not fit its cell.
     """
+    if isinstance(expr, ufl.form.BaseForm) and not isinstance(expr, ufl.core.expr.Expr):
+        raise UnsupportedFormError(f"expected an expression, got a {type(expr).__name__}: use compile_form for forms")
     with errors_of_ufl([expr], names or {}):
         expr = ufl.as_ufl(expr)
         check_expression(expr)
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
         named = name_data(arguments, *expression_data(expr), names or {})
         domain = _expression_domain(expr, points)
-        rule = expression_rule(domain.ufl_cell().cellname, points)
+        functions = [*arguments, *extract_coefficients(expr)]
+        rule = expression_rule(domain.ufl_cell().cellname, points, [f.ufl_element() for f in functions])
         facet = rule.points.shape[1] < domain.topological_dimension
         lowered = _lower_expression(prepare_expression(expr, options), options)
         components = list(np.ndindex(*lowered.ufl_shape))

@@ -1,62 +1,17 @@
-"""What a form must be before it is lowered, and UFL's exceptions in the user's words."""
+"""What a form or expression must be before it is lowered."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import ufl
 import ufl.classes as uc
-from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants, extract_type
-from ufl.algorithms.check_arities import ArityMismatch
-from ufl.algorithms.comparison_checker import ComplexComparisonError
-from ufl.corealg.traversal import unique_pre_traversal
+from ufl.algorithms.analysis import extract_arguments, extract_type
+from ufl.corealg.traversal import traverse_unique_terminals, unique_pre_traversal
 
 from formcompiler.elements.quadrature import RUNTIME
-from formcompiler.errors import FormCompilerError, UnsupportedFormError
+from formcompiler.errors import UnsupportedFormError
 
-_REAL_PARTS = "complex numbers have no order: compare real(...), imag(...) or abs(...)"
-_REMEDIES = (
-    (
-        "must be restricted",
-        "a function on an interior facet (dS) has two values and needs a restriction: write w('+') or w('-'), "
-        "avg(w) or jump(w)",
-    ),
-    ("Cannot restrict an expression twice", "a restriction inside a restriction, such as avg(jump(w)): keep one"),
-    ("Unexpected restriction", "a restriction such as w('+') or avg(w) makes sense in dS only, not in dx or ds"),
-    ("cannot be restricted", "a restriction such as w('+') or avg(w) makes sense in dS only, not in dx or ds"),
-    (
-        "Integral of type cell cannot contain a ReferenceNormal",
-        "FacetNormal is defined on facets only: use it in ds or dS, not in dx",
-    ),
-    ("Failure to conjugate", "in complex mode the test function must be conjugated: write inner(u, v)"),
-    ("Multiple domains", "the integrand lives on several meshes: define all functions on one ufl.Mesh"),
-    ("Applying nonlinear operator", "use a Coefficient for the unknown and derivative() for its linearization"),
-    ("non-matching form arguments", "all terms need the same arguments (rank): split with lhs() and rhs()"),
-    ("Ordering undefined for complex", _REAL_PARTS),
-    ("You can't compare complex", _REAL_PARTS),
-    (
-        "Cell normal undefined",
-        "CellNormal needs cells of one dimension less than the space, such as triangles in 3D; on facets use "
-        "FacetNormal",
-    ),
-    (
-        "Unexpected complex value",
-        "a function of a literal, such as sqrt(-2), is not defined over the real numbers; a complex scalar_type has it",
-    ),
-    (
-        "Circumradius only makes sense",
-        "Circumradius needs an affine simplex; use CellDiameter, or CellVolume(mesh) ** (1 / dim) if edges are curved",
-    ),
-    ("unexpected imag", "imag(...) of real data: compile with a complex scalar_type, or leave it out"),
-    (
-        "Facet edge lengths only",
-        "MinFacetEdgeLength and MaxFacetEdgeLength need facets of dimension 2; FacetArea is the length of an edge",
-    ),
-)
 _ENTITIES = {
     "cell": "cells (dx)",
     "cutcell": "cut cells (dC)",
@@ -67,52 +22,8 @@ _ENTITIES = {
 }
 
 
-def explain(error: BaseException) -> str:
-    """Return UFL's own message followed by what to write instead, where we know it."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    remedies = [remedy for phrase, remedy in _REMEDIES if phrase.lower() in text.lower()]
-    return f"UFL refuses the form: {text}" + "".join(f" -- {remedy}" for remedy in remedies)
-
-
-@contextmanager
-def errors_of_ufl(forms: Sequence[Any], names: Mapping[int, str]) -> Iterator[None]:
-    """Turn UFL's exceptions into ours, with a remedy and the user's names; silence warnings about what we handle.
-
-    Args:
-        forms: Forms or expressions that the work inside is about.
-        names: Variable name by ``id(object)``.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Only know how to compute")
-            yield
-    except UnsupportedFormError as error:
-        raise UnsupportedFormError(_with_user_names(str(error), forms, names)) from error
-    except FormCompilerError:
-        raise
-    except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
-        raise UnsupportedFormError(_with_user_names(explain(error), forms, names)) from error
-
-
-def _with_user_names(text: str, forms: Sequence[Any], names: Mapping[int, str]) -> str:
-    """Return a message in which UFL's names of functions, such as w_3, are the user's variable names.
-
-    Args:
-        text: The message.
-        forms: Forms or expressions that it is about.
-        names: Variable name by ``id(object)``.
-    """
-    forms = [form for form in forms if isinstance(form, (ufl.Form, ufl.core.expr.Expr))]
-    coefficients = list(dict.fromkeys(c for form in forms for c in extract_coefficients(form)))
-    others = [o for form in forms for o in (*extract_arguments(form), *extract_constants(form))]
-    functions = [*others, *coefficients]
-    known = {str(f): names[id(f)] for f in functions if id(f) in names}
-    named = re.sub(r"\b[a-z]_\d+\b", lambda found: known.get(found.group(), found.group()), text)
-    if "must be restricted" not in text:
-        return named
-    double = [f for f in coefficients if f.ufl_function_space().ufl_element().discontinuous]
-    listed = ", ".join(names.get(id(f), str(f)) for f in double)
-    return f"{named} (discontinuous here: {listed})" if listed else named
+UNMARKED = -1
+"""What assemblers call entities that belong to no subdomain."""
 
 
 def check_form(form: Any) -> None:
@@ -130,8 +41,10 @@ def check_form(form: Any) -> None:
             "Leave it out, or write it with a Constant that is set to 0"
         )
     _check_integral_types(form)
-    _check_operators(form)
+    _check_domains(form)
     for integral in form.integrals():
+        _check_ids(integral)
+        _check_operators(integral.integrand(), "a form")
         _check_conditions(integral.integrand())
     _check_facet_quantities(form)
     _check_ranks(form)
@@ -142,9 +55,16 @@ def check_expression(expr: Any) -> None:
     """Check what UFL would only stumble over later.
 
     Raises:
-        UnsupportedFormError: if the expression has free indices, or counts with a condition.
+        UnsupportedFormError: if the expression has free indices or restrictions, counts with a condition, or contains
+            an operator that only an assembler can evaluate.
     """
     _check_conditions(expr)
+    _check_operators(expr, "an expression")
+    if extract_type(expr, uc.Restricted):
+        raise UnsupportedFormError(
+            f"a restriction ('+', '-', avg or jump) stands in the expression {expr}; only integrals over interior "
+            "facets (dS) have two sides"
+        )
     if expr.ufl_free_indices:
         raise UnsupportedFormError(
             f"the expression {expr} has {len(expr.ufl_free_indices)} free indices: sum over them by using each twice, "
@@ -156,7 +76,12 @@ def _not_a_form(form: Any) -> str:
     if isinstance(form, ufl.core.expr.Expr):
         return f"expected a form, got the expression {form}: multiply it by dx, ds or dS"
     if isinstance(form, ufl.form.BaseForm):
-        return f"expected a plain form, got a {type(form).__name__}, which only an assembler can evaluate"
+        return (
+            f"expected a plain form, got a {type(form).__name__}, which only an assembler can evaluate: compile the "
+            "forms in it one by one, and add or multiply what has been assembled"
+        )
+    if isinstance(form, ufl.equation.Equation):
+        return "expected a ufl.Form, got an equation: compile its two sides, lhs and rhs, or the form lhs - rhs"
     return f"expected a ufl.Form, got {type(form).__name__}"
 
 
@@ -188,12 +113,54 @@ def _check_runtime_measure(integral: Any, entities: str) -> None:
         )
 
 
-def _check_operators(form: Any) -> None:
+def _check_domains(form: Any) -> None:
+    """Check that all integrals are over one mesh, and all functions and geometry of it or of its facets."""
+    meshes = list(dict.fromkeys(integral.ufl_domain() for integral in form.integrals()))
+    if len(meshes) > 1:
+        raise UnsupportedFormError(
+            f"the form has integrals over {len(meshes)} meshes ({', '.join(map(str, meshes))}), but a kernel belongs "
+            "to the cells of one: split the form into one for each ufl.Mesh"
+        )
+    facets = {facet.cellname for facet in meshes[0].ufl_cell().facet_types}
+    for integral in form.integrals():
+        for terminal in traverse_unique_terminals(integral.integrand()):
+            domain: Any = ufl.domain.extract_unique_domain(terminal)
+            if domain in (None, meshes[0]):
+                continue
+            fits = domain.ufl_cell().cellname in facets and domain.geometric_dimension == meshes[0].geometric_dimension
+            if not (fits and integral.integral_type() == "exterior_facet"):
+                raise UnsupportedFormError(describe_other_mesh(terminal, domain, meshes[0]))
+
+
+def describe_other_mesh(terminal: Any, domain: Any, mesh: Any) -> str:
+    """Return why a terminal of one mesh cannot stand in an integral over another."""
+    what = type(terminal).__name__ if isinstance(terminal, uc.GeometricQuantity) else terminal
+    return (
+        f"{what} is defined on another mesh ({domain}) than the integration domain ({mesh}); over exterior facets a "
+        "function may live on the mesh of these facets, everything else must be defined on the ufl.Mesh that is "
+        "integrated over"
+    )
+
+
+def _check_ids(integral: Any) -> None:
+    ids = integral.subdomain_id() if isinstance(integral.subdomain_id(), tuple) else (integral.subdomain_id(),)
+    if UNMARKED in ids:
+        raise UnsupportedFormError(
+            f"the subdomain id {UNMARKED} stands in an integral over {_ENTITIES[integral.integral_type()]}: it is the "
+            "id of entities that are not marked; choose another number"
+        )
+
+
+def _check_operators(expr: Any, where: str) -> None:
     for operator in (uc.Interpolate, uc.ExternalOperator):
-        if any(extract_type(integral.integrand(), operator) for integral in form.integrals()):
-            name = operator.__name__
+        if extract_type(expr, operator):
             raise UnsupportedFormError(
-                f"ufl.{name} is not supported inside a form: interpolate into a Coefficient first and use that"
+                f"ufl.{operator.__name__} is not supported inside {where}: "
+                + (
+                    "interpolate into a Coefficient first and use that"
+                    if operator is uc.Interpolate
+                    else "evaluate it first and use a Coefficient with its values"
+                )
             )
 
 
@@ -217,8 +184,8 @@ def _check_ranks(form: Any) -> None:
     if len(ranks) > 1:
         found = ", ".join(f"rank {rank}" for rank in sorted(ranks))
         raise UnsupportedFormError(
-            f"the terms of the form have different rank ({found}): some contain a trial function, others do not. "
-            "Split the equation with lhs() and rhs(), or use a Coefficient for the unknown"
+            f"the terms of the form have different rank ({found}), that is, different numbers of test and trial "
+            "functions. Split the equation with lhs() and rhs(), or use a Coefficient for the unknown"
         )
     if max(ranks) > 2:
         raise UnsupportedFormError(

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from formcompiler.elements.quadrature import QuadratureRule
+from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.averages import Averages
 from formcompiler.frontend.graph import ExpressionWriter, Graph, Node
 from formcompiler.frontend.integrals import (
@@ -22,7 +25,7 @@ from formcompiler.frontend.modified_terminals import TerminalFinder
 from formcompiler.frontend.scalarize import LinearForm, Scalarizer
 from formcompiler.frontend.terminal_names import TerminalNamer
 from formcompiler.naming import Namer
-from formcompiler.options import Options
+from formcompiler.options import REAL_TYPE, Options
 from formcompiler.terminals import Terminal
 
 RESERVED_IN_KERNELS = (
@@ -79,6 +82,7 @@ class IntegrandBuilder:
         self._domain = domain
         self._data = named
         self._complex = options.scalar_type.startswith("complex")
+        self._real_type = REAL_TYPE[options.scalar_type]
         self._averages = Averages(domain, integral_type, facet_cell, named, self._complex, options.geometry)
         self._finder = TerminalFinder(domain, integral_type, facet_cell, named, self._averages, options.geometry)
         self._namer = Namer([*RESERVED_IN_KERNELS, *named.names])
@@ -100,7 +104,9 @@ class IntegrandBuilder:
             for key, node in sorted(form.items())
             if graph.value(node) != 0
         ]
-        leaves = [graph.nodes[n][1] for n in graph.reachable([k[2] for k in keys]) if graph.nodes[n][0] == "terminal"]
+        needed = graph.reachable([k[2] for k in keys])
+        check_range([graph.nodes[n][1] for n in needed if graph.nodes[n][0] == "number"], self._real_type)
+        leaves = [graph.nodes[n][1] for n in needed if graph.nodes[n][0] == "terminal"]
         names = TerminalNamer(self._data.coefficients, self._data.constants, self._namer, suffix)(leaves)
         writer = ExpressionWriter(graph, names, self._prefix(f"s{suffix.replace('_', '')}_" if suffix else "s"))
         factors = writer.write([node for _, _, node in keys])
@@ -141,6 +147,22 @@ class IntegrandBuilder:
             integrands,
             averages,
         )
+
+
+def check_range(literals: Sequence[complex], real_type: str) -> None:
+    """Check that literals keep their size in a type of real numbers.
+
+    Raises:
+        UnsupportedFormError: if one of them would become infinite or zero.
+    """
+    limits = np.finfo(real_type)
+    for literal in literals:
+        for part in (abs(literal.real), abs(literal.imag)):
+            if part > float(limits.max) or 0 < part < float(limits.smallest_subnormal):
+                raise UnsupportedFormError(
+                    f"the form contains the literal {literal}, which is {'infinite' if part > 1 else 'zero'} in "
+                    f"{real_type}: scale the form, or choose a scalar_type of double precision"
+                )
 
 
 def _add_up(graph: Graph, forms: list[LinearForm]) -> LinearForm:

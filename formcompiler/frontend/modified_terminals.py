@@ -12,6 +12,7 @@ import ufl.classes as uc
 from formcompiler.elements import cells
 from formcompiler.elements.tables import vanishes
 from formcompiler.errors import UnsupportedFormError
+from formcompiler.frontend.checks import describe_other_mesh
 from formcompiler.frontend.graph import Graph
 from formcompiler.frontend.preparation import PositionFunction
 from formcompiler.frontend.scalarize import LinearForm
@@ -133,11 +134,7 @@ class TerminalFinder:
         fits = (domain.ufl_cell().cellname, domain.geometric_dimension) == (self._facet_cell, self._gdim)
         if fits and self._integral_type == "exterior_facet":
             return True
-        raise UnsupportedFormError(
-            f"{terminal} is defined on another mesh ({domain}) than the integration domain ({self._domain}); over "
-            "exterior facets a function may live on the mesh of these facets, everything else must be defined on the "
-            "ufl.Mesh that is integrated over"
-        )
+        raise UnsupportedFormError(describe_other_mesh(terminal, domain, self._domain))
 
     def _facet_mesh_geometry(self, graph: Graph, modified: _Modified) -> LinearForm:
         """Return geometry of the mesh of facets: its Jacobian is that of the facet."""

@@ -20,7 +20,8 @@ from ufl.algorithms.analysis import extract_coefficients
 
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.blocks import join_blocks
-from formcompiler.frontend.checks import check_form, errors_of_ufl
+from formcompiler.frontend.checks import check_form
+from formcompiler.frontend.ufl_errors import errors_of_ufl
 from formcompiler.naming import Namer, to_identifier
 
 Role = Literal["residual", "load", "jacobian", "jacobian_apply", "functional"]

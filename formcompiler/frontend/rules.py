@@ -36,24 +36,27 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
     scheme = metadata.get("quadrature_rule", metadata.get("scheme", "default"))
     if scheme == "canonical":
         scheme = "default"
-    if scheme == "custom":
-        return make_custom_quadrature(entity, *_custom_data(metadata))
     elements = _elements(integral)
+    if scheme == "custom":
+        rule = make_custom_quadrature(entity, *_custom_data(metadata))
+        check_points(elements, rule.points, entity == cell)
+        return rule
     if is_runtime(integral):
         return _runtime_rule(kind, entity, elements, metadata)
     given = metadata.get("quadrature_degree", metadata.get("degree", -1))
     degree = _degree(given, metadata, limit)
-    if kind == "vertex":
-        _check_point_evaluation(elements)
-        return make_quadrature("vertex", 0, "default")
     own = [r for r in (quadrature_element_rule(e) for e in elements) if r is not None]
     if own and kind != "cell":
         raise UnsupportedFormError(
             f"a function of a quadrature element has values at points inside of the cells only: use it in dx, not in "
-            f"an integral over {kind.replace('_', ' ')}s"
+            f"an integral over {'vertices' if kind == 'vertex' else kind.replace('_', ' ') + 's'}"
         )
     if own:
-        return _rule_of_quadrature_element(own, entity, None if given in (-1, None, "auto") else degree, scheme)
+        is_chosen = given not in (-1, None, "auto") or scheme != "default"
+        return _rule_of_quadrature_element(own, entity, degree if is_chosen else None, scheme)
+    if kind == "vertex":
+        _check_point_evaluation(elements)
+        return make_quadrature("vertex", 0, "default")
     rule = make_quadrature(entity, degree, scheme, joint_polyset(elements, entity))
     if rule.n_points >= _MANY_POINTS:
         _log.warning(
@@ -65,11 +68,26 @@ def select_rule(integral: Any, cell: str, facet_cell: str, limit: int | None) ->
     return rule
 
 
-def expression_rule(cell: str, points: Any) -> QuadratureRule:
+def check_points(elements: list[Any], points: Any, in_cells: bool) -> None:
+    """Check that functions of quadrature elements have values at given points, axes (point, direction), of a cell.
+
+    Raises:
+        UnsupportedFormError: if they have not.
+    """
+    for own, _ in (r for r in map(quadrature_element_rule, elements) if r is not None):
+        if not in_cells or own.shape != points.shape or not np.allclose(own, points):
+            raise UnsupportedFormError(
+                "a function of a quadrature element has values at points of its own only, and here it is evaluated at "
+                "others: give the same points, or write the function in another element"
+            )
+
+
+def expression_rule(cell: str, points: Any, elements: list[Any]) -> QuadratureRule:
     """Return given points, axes (point, direction), on the cell or on its reference facet, with unit weights.
 
     Raises:
-        UnsupportedFormError: if the points have neither the dimension of the cell nor that of its facets.
+        UnsupportedFormError: if the points have neither the dimension of the cell nor that of its facets, or a function
+            has no values there.
     """
     array = np.asarray(points, dtype=np.float64)
     tdim = cells.dimension(cell)
@@ -78,6 +96,9 @@ def expression_rule(cell: str, points: Any) -> QuadratureRule:
             f"points of an expression on a {cell} must have shape (n, {tdim}) or, on facets, (n, {tdim - 1}); "
             f"given is {array.shape}"
         )
+    if not np.isfinite(array).all():
+        raise UnsupportedFormError("points of an expression must be finite numbers")
+    check_points(elements, array, array.shape[1] == tdim)
     if array.shape[1] == tdim:
         return QuadratureRule(cell, -1, "points", array, np.ones(len(array)))
     (entity, *others) = facet_kinds(cell)

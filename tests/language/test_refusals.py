@@ -40,11 +40,58 @@ DX = ufl.dx(domain=DOMAIN)
         (ufl.geometry.FacetOrientation(DOMAIN) * W * ufl.ds, "FacetOrientation is not supported"),
         (ufl.avg(F) * W * DX, r"restriction.*stands in an integral over cells \(dx\); only interior facets"),
         (ufl.bessel_J(1, F) * W * ufl.Measure("dr", DOMAIN), r"integrals over ridge entities \(dr\) are not supported"),
+        (F * W * DX + ufl.Cofunction(V.dual()), "got a FormSum.*compile the forms in it one by one"),
+        (U * W * DX == F * W * DX, "got an equation: compile its two sides"),
+        (F * W * ufl.dx((1, -1)), r"the subdomain id -1 stands in an integral over cells \(dx\): it is the id of ent"),
+        (F * DX + coefficient(mesh("quadrilateral")) * ufl.dx, "the form has integrals over 2 meshes .*split the form"),
+        (F * ufl.dx(domain=mesh("triangle")), r"^w_\d+ is defined on another mesh"),
+        (ufl.FacetNormal(mesh("triangle"))[0] * F * ufl.ds(domain=DOMAIN), "^FacetNormal is defined on another mesh"),
+        (F / W * DX, "Cannot divide by form argument.*use a Coefficient for the unknown"),
+        (ufl.ExternalOperator(F, function_space=V) * W * DX, "ExternalOperator is not supported.*evaluate it first"),
+        (ufl.Interpolate(F**2, V) * W * DX, "Interpolate is not supported inside a form: interpolate into a Coeff"),
+        (ufl.FacetNormal(DOMAIN)[0] * ufl.avg(F) * ufl.dS, "without a restriction here: FacetNormal"),
+        (ufl.CellDiameter(DOMAIN) * F.dx(0) * ufl.dS, r"without a restriction here: CellDiameter, grad\(w_\d+\)"),
+        (ufl.MinFacetEdgeLength(mesh("prism")) * ufl.ds, "a prism has triangles and quadrilaterals: use FacetArea"),
+        (
+            ufl.derivative(ufl.inner(ufl.grad(F), ufl.grad(F)) * DX, F, F**2),
+            r"replace\(derivative\(F, u, du\), \{du: expression\}\)",
+        ),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
 def test_forms_outside_of_the_language_are_refused(form, words):
     refused(form, words)
+
+
+@pytest.mark.parametrize(
+    ("literal", "scalar_type", "words"),
+    [
+        (1e200, "float32", r"the literal 1e\+200, which is infinite in float32"),
+        (1e-60, "float32", "the literal 1e-60, which is zero in float32"),
+        (1 + 1e-60j, "complex64", r"the literal \(1\+1e-60j\), which is zero in float32"),
+    ],
+)
+def test_literals_must_keep_their_size_in_single_precision(literal, scalar_type, words):
+    refused(ufl.inner(literal * F, W) * DX, words, scalar_type=scalar_type)
+
+
+POINTS = ufl.Coefficient(ufl.FunctionSpace(DOMAIN, basix.ufl.quadrature_element("triangle", degree=2)))
+CUSTOM = {"quadrature_rule": "custom", "quadrature_weights": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [
+        (ufl.dx(metadata={**CUSTOM, "quadrature_points": [[0.2, 0.2]]}), "here it is evaluated at others"),
+        (ufl.ds(metadata={**CUSTOM, "quadrature_points": [[0.2]]}), "here it is evaluated at others"),
+        (ufl.dx(scheme="vertex"), "the integral's own quadrature_degree or quadrature_rule asks for other points"),
+        (ufl.dP, "use it in dx, not in an integral over vertices"),
+        (ufl.ds, "use it in dx, not in an integral over exterior facets"),
+    ],
+    ids=["custom", "custom on facets", "vertex rule", "vertices", "facets"],
+)
+def test_functions_with_values_at_points_are_not_evaluated_elsewhere(measure, words):
+    refused(POINTS * W * measure, words)
 
 
 def test_points_and_weights_of_custom_rules_must_fit_the_cell():
@@ -53,6 +100,7 @@ def test_points_and_weights_of_custom_rules_must_fit_the_cell():
 
     refused(integral(quadrature_points=[[0.2, 0.2]]), "needs metadata quadrature_points and quadrature_weights")
     refused(integral(quadrature_points=[[0.2]], quadrature_weights=[1.0]), r"needs quadrature_points of shape \(n, 2\)")
+    refused(integral(quadrature_points=[[0.2, 0.2]], quadrature_weights=[math.nan]), "must be finite numbers")
 
 
 def test_what_is_known_of_cells_must_be_possible():
@@ -67,8 +115,14 @@ def test_what_is_known_of_cells_must_be_possible():
         (F, [[0.1, 0.2, 0.3]], r"on a triangle must have shape \(n, 2\) or, on facets, \(n, 1\)"),
         (coefficient(mesh("prism")), [[0.1, 0.2]], "the facets of a prism are of several kinds"),
         (ufl.FacetNormal(DOMAIN), [[0.1, 0.2]], "Normal is defined on facets only"),
+        (F, [[0.1, math.nan]], "points of an expression must be finite"),
+        (POINTS, [[0.1, 0.2]], "points of its own only"),
+        (POINTS, [[0.1]], "points of its own only"),
+        (F("+"), [[0.1, 0.2]], "a restriction .* stands in the expression"),
+        (ufl.Interpolate(F**2, V), [[0.1, 0.2]], "Interpolate is not supported inside an expression"),
+        (F * DX, [[0.1, 0.2]], "expected an expression, got a Form: use compile_form"),
     ],
-    ids=["shape", "prism", "normal"],
+    ids=["shape", "prism", "normal", "not finite", "own points", "facets", "restricted", "interpolation", "form"],
 )
 def test_points_of_expressions_must_fit_the_cell(expression, points, words):
     with pytest.raises(UnsupportedFormError, match=words):
