@@ -14,6 +14,7 @@ TerminalKind = Literal[
     "facet_coordinate",
     "reference_normal",
     "facet_jacobian",
+    "facet_mesh_jacobian",
     "vertex",
     "facet_vertex",
     "weight",
@@ -28,7 +29,8 @@ class Terminal:
     Attributes:
         kind: What is evaluated. ``coordinate`` is the spatial coordinate; with one derivative it is an entry of the
             Jacobian, component = row. ``facet_jacobian`` is that of the map from the reference facet to the
-            reference cell (component = row * (tdim - 1) + column). ``vertex`` is a coordinate of a cell vertex,
+            reference cell (component = row * (tdim - 1) + column), ``facet_mesh_jacobian`` that of the map from the
+            facet as its own mesh numbers it. ``vertex`` is a coordinate of a cell vertex,
             ``facet_vertex`` of a vertex of the facet (component = vertex * gdim + axis). ``average`` is a mean or
             measure that the kernel computes first.
         index: Number of the argument (0 test, 1 trial), position of the coefficient or constant in the form, position

@@ -98,6 +98,28 @@ def permute_facet_points(facet_cell: str, permutation: int, points: FloatArray) 
     return result[:, ::-1].copy() if reflections and facet_cell != "vertex" else result
 
 
+def unpermute_facet_points(facet_cell: str, permutation: int, points: FloatArray) -> FloatArray:
+    """Return the points, axes (point, dim), that `permute_facet_points` maps to the given ones."""
+    dim = dimension(facet_cell)
+    corners = np.vstack([np.zeros(dim), np.eye(dim)])
+    images = permute_facet_points(facet_cell, permutation, corners)
+    return np.asarray((points - images[0]) @ np.linalg.inv(images[1:] - images[0]))
+
+
+@cache
+def seen_facet_jacobians(cell: str) -> FloatArray:
+    """Return the Jacobians of the maps from a facet, as its own mesh numbers it, to the cell that sees it.
+
+    Axes (facet permutation, facet, row, column); all facets of the cell are of one kind.
+    """
+    (kind,) = set(facet_cells(cell))
+    dim = dimension(kind)
+    corners = np.vstack([np.zeros(dim), np.eye(dim)])
+    images = [permute_facet_points(kind, p, corners) for p in range(n_facet_permutations(kind))]
+    turns = np.array([(image[1:] - image[0]).T for image in images])
+    return np.asarray(np.einsum("frk,pkc->pfrc", facet_jacobians(cell), turns))
+
+
 @dataclass(frozen=True)
 class FacetFrame:
     """How the directions of a product of intervals lie to one of its facets.

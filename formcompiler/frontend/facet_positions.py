@@ -52,6 +52,9 @@ class _Place:
             return float(cells.facet_normals(self._integral.cell)[facet, terminal.component])
         if terminal.kind == "facet_jacobian":
             return float(cells.facet_jacobians(self._integral.cell)[facet].ravel()[terminal.component])
+        if terminal.kind == "facet_mesh_jacobian":
+            seen = cells.seen_facet_jacobians(self._integral.cell)
+            return float(seen[self._positions[0].permutation, facet].ravel()[terminal.component])
         return None
 
     def same(self, terminal: Terminal) -> tuple[float, Terminal]:

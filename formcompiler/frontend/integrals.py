@@ -139,6 +139,12 @@ class FormIntegral:
         return self.facet_cell or cells.facet_cells(self.cell)[0]
 
     @property
+    def sees_facet_mesh(self) -> bool:
+        """Tell whether functions of it live on the mesh of the facets."""
+        elements = (*self.arguments, *(c.element for c in self.coefficients))
+        return any(element.cell_type.name != self.cell for element in elements)
+
+    @property
     def is_runtime(self) -> bool:
         """Tell whether points and weights are given at run time; then there is one integrand."""
         return any(integrand.rule.is_runtime for integrand in self.integrands)

@@ -149,7 +149,7 @@ class TerminalFinder:
         for k in range(tdim):
             direction = tuple(int(d == k) for d in range(tdim))
             jacobian = graph.terminal(Terminal("coordinate", 0, row, direction))
-            facet_jacobian = graph.terminal(Terminal("facet_jacobian", 0, k * (tdim - 1) + column))
+            facet_jacobian = graph.terminal(Terminal("facet_mesh_jacobian", 0, k * (tdim - 1) + column))
             total = graph.add(total, graph.multiply(jacobian, facet_jacobian))
         return {(): total}
 

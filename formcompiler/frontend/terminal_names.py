@@ -48,7 +48,13 @@ class TerminalNamer:
         return f"{_SHORT.get(terminal.kind, terminal.kind)}_{terminal.component}"
 
 
-_SHORT = {"reference_coordinate": "X", "facet_coordinate": "Xf", "reference_normal": "n_ref", "facet_jacobian": "Jf"}
+_SHORT = {
+    "reference_coordinate": "X",
+    "facet_coordinate": "Xf",
+    "reference_normal": "n_ref",
+    "facet_jacobian": "Jf",
+    "facet_mesh_jacobian": "Jm",
+}
 
 
 def _function_name(name: str, element: Any, component: int, directions: str) -> str:

@@ -27,6 +27,10 @@ def direct_value(builder: KernelBuilder, integral: FormIntegral, terminal: Termi
     if terminal.kind == "facet_jacobian":
         jacobians = cells.facet_jacobians(integral.cell)
         return _of_facet(builder, "facet_jacobians", jacobians.reshape(len(jacobians), -1), terminal)
+    if terminal.kind == "facet_mesh_jacobian":
+        seen = cells.seen_facet_jacobians(integral.cell)
+        table = prim.Variable(builder.table("seen_facet_jacobians", seen.reshape(*seen.shape[:2], -1)))
+        return table[prim.Variable("facet_permutation")[0], prim.Variable("facet")[0], terminal.component]
     return None
 
 

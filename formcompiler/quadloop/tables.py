@@ -91,7 +91,7 @@ class PointSets:
         self.on_facets = "facet" in self._kind or (
             self._kind == "expression" and rule.points.shape[1] < cells.dimension(self.cell)
         )
-        self._sees_permutations = self.on_facets and self._kind != "exterior_facet"
+        self._sees_permutations = self.on_facets and (self._kind != "exterior_facet" or integral.sees_facet_mesh)
 
     def collect(self, functions: Functions) -> FloatArray:
         """Return functions on the cell at the points, axes as in `Table`."""
@@ -105,6 +105,10 @@ class PointSets:
         """Return functions on the reference facet at the points, axes as in `Table`."""
         tables = [self._tabulate(functions.on(self._permutation(p))) for p in range(self._n_permutations)]
         return self._compress(self._stack(table[None] for table in tables))
+
+    def collect_on_facet_mesh(self, functions: Functions) -> FloatArray:
+        """Return functions on the facet as its own mesh numbers it, axes as in `Table`."""
+        return self._compress(self._tabulate(functions)[None, None])
 
     def _on_each_facet(self, functions: Functions, permutation: int) -> FloatArray:
         """Return the values on each facet, axes (facet, point, dof); zeros on facets of another kind."""
@@ -198,7 +202,7 @@ class ElementTables:
 
         functions = Functions(evaluate, component_degree(element, component), str(element))
         is_inside = element.cell_type.name == self._points.cell  # or else a function on the mesh of the facets
-        values = self._points.collect(functions) if is_inside else self._points.collect_on_facet(functions)
+        values = self._points.collect(functions) if is_inside else self._points.collect_on_facet_mesh(functions)
         return Table(values, offset, stride)
 
 

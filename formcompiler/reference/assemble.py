@@ -59,7 +59,8 @@ class Entity:
         if self.integral_type == "vertex":
             return Cell(element, nodes, cells.vertices(name)[facet][None])
         points = cells.permute_facet_points(rule.cell, self.permutations[side], rule.points)
-        return Cell(element, nodes, cells.map_to_facet(name, facet, points), facet, points)
+        on_facet = cells.map_to_facet(name, facet, points)
+        return Cell(element, nodes, on_facet, facet, points, self.permutations[side])
 
 
 def element_tensor(
@@ -88,7 +89,8 @@ def element_tensor(
             number: so is the result if it depends on them.
         constants: Values by constant.
         local_facet: Number of the facet (or vertex) in the cell; for interior facets one for each side.
-        facet_permutation: How each side sees the facet, by `permute_facet_points`; used on interior facets only.
+        facet_permutation: How each side sees the facet, by `permute_facet_points`; used on interior facets, and
+            if a function lives on the mesh of the facets.
         scalar_type: numpy type of the result; complex types keep conjugations.
         max_quadrature_degree: Upper limit for estimated quadrature degrees.
 
@@ -102,7 +104,8 @@ def element_tensor(
         UnsupportedFormError: for operators that have no rule, and missing restrictions.
     """
     n_sides = 2 if integral_type == "interior_facet" else 1
-    permutations = facet_permutation if n_sides == 2 else None
+    turns = n_sides == 2 or len(extract_domains(form)) > 1
+    permutations = facet_permutation if turns else None
     entity = _make_entity(integral_type, coordinates, local_facet, permutations)
     data = _make_data((form.arguments(), form.coefficients()), coefficients, constants, scalar_type, n_sides)
     shape = tuple(n_sides * a.ufl_element().dim for a in data.arguments)

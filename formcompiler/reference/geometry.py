@@ -36,6 +36,7 @@ class Cell:
         points: Reference coordinates of the points, axes (point, direction).
         facet: Number of the facet that the points lie on, if any.
         facet_points: The points in reference coordinates of that facet.
+        permutation: Facet permutation that took the points of the facet's own mesh to these.
     """
 
     def __init__(
@@ -45,12 +46,13 @@ class Cell:
         points: FloatArray,
         facet: int | None = None,
         facet_points: FloatArray | None = None,
+        permutation: int = 0,
     ) -> None:
         self.name: str = element.cell_type.name
         self.tdim = cells.dimension(self.name)
         self.gdim = nodes.shape[1]
         self.element, self.nodes, self.points = element, nodes, points
-        self.facet, self.facet_points = facet, facet_points
+        self.facet, self.facet_points, self.permutation = facet, facet_points, permutation
         self.n_coordinates = self.tdim
         self._jets: dict[tuple[str, int], Jet] = {}
         self._tables: dict[Any, FloatArray] = {}
@@ -211,13 +213,16 @@ class FacetCell(Cell):
     def __init__(self, element: Any, parent: Cell) -> None:
         assert parent.facet_points is not None
         self.parent = parent
-        super().__init__(element, parent.nodes, parent.facet_points)
+        kind, number = element.cell_type.name, parent.permutation
+        super().__init__(element, parent.nodes, cells.unpermute_facet_points(kind, number, parent.facet_points))
         self.n_coordinates = parent.n_coordinates
 
     def coordinate(self, order: int) -> Jet:
         """Return the coordinates of the cell along the facet, axes (point, direction)."""
         x = self.parent.jet("coordinate", order)
-        columns = cells.facet_jacobians(self.parent.name)[self.parent.on_facet]
+        corners = np.vstack([np.zeros(self.tdim), np.eye(self.tdim)])
+        ends = cells.permute_facet_points(self.name, self.parent.permutation, corners)
+        columns = cells.facet_jacobians(self.parent.name)[self.parent.on_facet] @ (ends[1:] - ends[0]).T
         result = constant(np.zeros((1, self.gdim)), order, self.n_coordinates)
         for (powers, directions), term in x.terms.items():
             for own, factor in _expand_powers(powers, columns).items():

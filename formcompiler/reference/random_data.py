@@ -73,7 +73,7 @@ def random_entity(
     kinds = cells.facet_cells(name)
     usable = [i for i, kind in enumerate(kinds) if kind == (facet_cell or kinds[0])]
     if integral_type == "exterior_facet":
-        return Entity(cell, int(rng.choice(usable)))
+        return Entity(cell, int(rng.choice(usable)), int(rng.integers(cells.n_facet_permutations(kinds[usable[0]]))))
     if geometry == "axis_parallel":
         return _next_box(element, cell, rng)
     return _neighbours(element, cell, rng, usable, geometry == "general")
@@ -102,7 +102,7 @@ def _neighbours(
     nodes = reference_nodes(element)
     along, away = _facet_coordinates(name, facets[1], nodes)
     on_facet = np.abs(away) < 1e-12
-    seen = cells.permute_facet_points(kind, permutations[0], _undo_permutation(kind, permutations[1], along))
+    seen = cells.permute_facet_points(kind, permutations[0], cells.unpermute_facet_points(kind, permutations[1], along))
     there = cells.map_to_facet(name, facets[0], seen)
     second = tabulate_component(element, 0, (0,) * cells.dimension(name), there).values @ first
     corners = list(cells.topology(name)[-2][facets[0]])
@@ -123,16 +123,6 @@ def _facet_coordinates(cell: str, facet: int, points: FloatArray) -> tuple[Float
     frame = np.column_stack([cells.facet_jacobians(cell)[facet], -cells.facet_normals(cell)[facet]])
     solution = np.linalg.solve(frame, (points - corner).T).T
     return solution[:, :-1], solution[:, -1]
-
-
-def _undo_permutation(facet_cell: str, permutation: int, points: FloatArray) -> FloatArray:
-    """Return the points that `permute_facet_points` maps to the given ones."""
-    probe = np.array([[0.2, 0.3]])[:, : points.shape[1]]
-    moved = cells.permute_facet_points(facet_cell, permutation, probe)
-    for inverse in range(cells.n_facet_permutations(facet_cell)):
-        if np.allclose(cells.permute_facet_points(facet_cell, inverse, moved), probe):
-            return cells.permute_facet_points(facet_cell, inverse, points)
-    raise AssertionError("the permutations of a facet form a group")
 
 
 def random_rule(cell: str, rng: np.random.Generator, real_type: str) -> tuple[Array, Array]:
