@@ -16,6 +16,7 @@ import scipy.sparse as sp  # type: ignore[import-untyped]
 from formcompiler.errors import InternalCompilerError, UnsupportedFormError
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import build_library
+from formcompiler.runtime.first import Ranges, find_first_entries, find_ranges
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
 from formcompiler.runtime.rules import PointRules, RuleKey
 from formcompiler.runtime.schedule import CACHED_BYTES, order_visits
@@ -112,22 +113,19 @@ class Operator:
         self._tasks = [Task(kernel, mesh, rules) for kernel in kernels]
 
     @cached_property
-    def _own(self) -> tuple[npt.NDArray[np.bool_], list[tuple[int, int]]]:
-        """Return the entries of a linear form that the first kernel writes, and the ranges of all other dofs.
-
-        Dofs that the first kernel meets once need not be set to zero before.
-        """
+    def _own(self) -> tuple[npt.NDArray[np.bool_], Ranges]:
+        """Return the entries of a linear form that the first kernel writes, and the ranges of all other dofs."""
         dofmap = self.arguments[0]
+        tasks = self._tasks
         own = np.zeros(dofmap.cell_dofs.shape[1], dtype=bool)
-        is_shared = np.ones(dofmap.n_dofs, dtype=bool)
-        if self._tasks and self._tasks[0].n_sides == 1:
-            cell_dofs = dofmap.cell_dofs[self._tasks[0].entities.cells[:, 0]]
-            is_shared = np.bincount(cell_dofs.ravel(), minlength=dofmap.n_dofs) != 1
-            own = ~np.array([is_shared[dofs].any() for dofs in cell_dofs.T], dtype=bool)
-            is_shared[...] = True
-            is_shared[cell_dofs[:, own]] = False
-        edges = np.flatnonzero(np.diff(is_shared, prepend=False, append=False))
-        return own, list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+        is_zero = np.ones(dofmap.n_dofs, dtype=bool)
+        if tasks and tasks[0].n_sides == 1:
+            others = np.concatenate([task.entities.cells.ravel() for task in tasks])
+            others = np.setdiff1d(others, tasks[0].entities.cells)
+            first, counts = tasks[0].cells[:, :, 0], tasks[0].counts
+            own = find_first_entries(dofmap.cell_dofs, dofmap.n_dofs, first, counts, others)
+            is_zero[dofmap.cell_dofs[tasks[0].entities.cells[:, 0]][:, own]] = False
+        return own, find_ranges(is_zero)
 
     @cached_property
     def _targets(self) -> list[Indices]:
@@ -158,20 +156,19 @@ class Operator:
             out = np.empty(shape)
         elif out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
             raise InternalCompilerError(f"the result needs a contiguous array of {shape[0]} float64 numbers")
-        for begin, end in self._own[1]:
-            out[begin:end] = 0.0
         if not self._tasks:
+            out[...] = 0.0
             return out
         loops, _keep = zip(*(self._make_loop(n, vectors) for n in range(len(self._tasks))), strict=True)
-        for loop, target in zip(loops, self._targets, strict=True):
-            loop.target = target.structure()
         pointers = (ctypes.POINTER(_Loop) * len(loops))(*map(ctypes.pointer, loops))
-        visits = self._visits
-        _check_lanes(
-            load_engine().fc_assemble_vector(pointers, len(loops), pointer(visits), len(visits), pointer(out)),
-            self._tasks,
-        )
+        status = load_engine().fc_assemble_vector(pointers, len(loops), *self._order, pointer(out))
+        _check_lanes(status, self._tasks)
         return out
+
+    @cached_property
+    def _order(self) -> list[Any]:
+        """Return what the engine is given besides loops: in which order it visits them, and what it sets to zero."""
+        return [x for table in (self._visits, self._own[1]) for x in (pointer(table), len(table))]
 
     @cached_property
     def _visits(self) -> IntArray:
@@ -240,44 +237,55 @@ class Operator:
         constants = [self.constants[k] for k in task.kernel.constants]
         return _Inputs(
             tuple(indices),
-            (IndicesStructure * len(indices))(*(one.structure() for one in indices)),
+            (IndicesStructure * len(indices))(*(one.structure for one in indices)),
             (ctypes.c_void_p * len(constants))(*map(pointer, constants)),
             (Table * len(tables))(*map(make_table, tables)),
         )
 
+    @cached_property
+    def _loops(self) -> list[_Loop]:
+        """Return the description of each kernel's loop, without vectors."""
+        loops = []
+        for number, (task, inputs) in enumerate(zip(self._tasks, self._inputs, strict=True)):
+            kernel = task.kernel
+            loop = _Loop(
+                kernel=kernel.address,
+                assigns=kernel.assigns,
+                n_lanes=kernel.lanes,
+                n_batches=len(task.counts),
+                counts=pointer(task.counts),
+                n_sides=task.n_sides,
+                facets=pointer(task.facets),
+                permutations=pointer(task.permutations),
+                nodes=pointer(self.mesh.coordinate_values),
+                coordinates=task.coordinates.structure,
+                n_coefficients=len(inputs.indices),
+                coefficients=ctypes.cast(inputs.structures, ctypes.c_void_p),
+                constants=ctypes.cast(inputs.constants, ctypes.c_void_p),
+                rank=len(self.arguments),
+                arguments=ctypes.cast(inputs.arguments, ctypes.c_void_p),
+            )
+            if len(self.arguments) == 1:
+                loop.target = self._targets[number].structure
+            if task.points is not None:
+                loop.n_points, loop.first_points = pointer(task.points.counts), pointer(task.points.first)
+                loop.n_directions = task.points.rules.points.shape[1]
+                loop.points, loop.weights = pointer(task.points.rules.points), pointer(task.points.rules.weights)
+            loops.append(loop)
+        return loops
+
     def _make_loop(self, number: int, vectors: Sequence[FloatArray]) -> tuple[_Loop, list[Any]]:
         """Return the loop's description, and what must stay alive as long as it is used."""
-        task, inputs = self._tasks[number], self._inputs[number]
-        kernel = task.kernel
-        own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in kernel.coefficients]
-        for k, vector in zip(kernel.coefficients, own, strict=True):
+        chosen = self._tasks[number].kernel.coefficients
+        own = [np.ascontiguousarray(vectors[k], dtype=np.float64) for k in chosen]
+        for k, vector in zip(chosen, own, strict=True):
             if vector.shape != (self.coefficients[k].n_dofs,):
                 raise InternalCompilerError(
                     f"coefficient {k} has {vector.shape} dofs, not {self.coefficients[k].n_dofs}"
                 )
         addresses = (ctypes.c_void_p * len(own))(*map(pointer, own))
-        loop = _Loop(
-            kernel=kernel.address,
-            assigns=kernel.assigns,
-            n_lanes=kernel.lanes,
-            n_batches=len(task.counts),
-            counts=pointer(task.counts),
-            n_sides=task.n_sides,
-            facets=pointer(task.facets),
-            permutations=pointer(task.permutations),
-            nodes=pointer(self.mesh.points),
-            coordinates=task.coordinates.structure(),
-            n_coefficients=len(own),
-            vectors=ctypes.cast(addresses, ctypes.c_void_p),
-            coefficients=ctypes.cast(inputs.structures, ctypes.c_void_p),
-            constants=ctypes.cast(inputs.constants, ctypes.c_void_p),
-            rank=len(self.arguments),
-            arguments=ctypes.cast(inputs.arguments, ctypes.c_void_p),
-        )
-        if task.points is not None:
-            loop.n_points, loop.first_points = pointer(task.points.counts), pointer(task.points.first)
-            loop.n_directions = task.points.rules.points.shape[1]
-            loop.points, loop.weights = pointer(task.points.rules.points), pointer(task.points.rules.weights)
+        loop = _Loop.from_buffer_copy(self._loops[number])
+        loop.vectors = ctypes.cast(addresses, ctypes.c_void_p)
         return loop, [own, addresses]
 
 

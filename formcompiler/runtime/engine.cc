@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -44,13 +45,23 @@ struct Pieces {
 };
 
 // The numbers of a table, compressed: a start for each group of entries that move together from cell to cell.
+//
+// On a structured mesh the lanes of most batches lie in one or two rows of cells, and from one cell of a row to the next
+// all numbers grow by one. Then the entries of one row are consecutive numbers. Two rows are read and written as if
+// each had all lanes, which the tables allow only where that stays within the vector.
 struct Indices {
-  const int* starts;  // axes (batch, group, lane)
+  const int* starts;      // axes (batch, group, lane)
+  const int* row_starts;  // axes (batch, row, group): the starts of the first lane of each row
+  const int* splits;      // of each batch: the first lane of the second row, W if there is one row only, 0 if no rows
   std::int64_t n_groups;
   std::int64_t width;  // entries of the kernel's array
+  // Of rows: all entries, one at a time.
+  Pieces entries;
+  Pieces own_entries;  // of a target: nobody has added to them before, so that they need not be zero
+  // Of other batches: the same entries.
   Pieces blocks;
   Pieces singles;
-  Pieces own_blocks;  // of a target: nobody has added to them before, so that they need not be zero; may overlap
+  Pieces own_blocks;  // may overlap
   Pieces own_singles;
 };
 
@@ -78,6 +89,12 @@ struct Loop {
   std::int64_t n_directions;
   const double* points;   // axes (point, direction)
   const double* weights;  // axes (point,)
+};
+
+// Numbers from begin to end.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
 };
 
 // Batches of one loop that come one after the other.
@@ -196,9 +213,80 @@ void for_each(const Pieces& pieces, Function function) {
   for (std::int64_t n = 0; n < pieces.n; ++n) function(pieces.begin[n]);
 }
 
+// Numbers of W lanes that are in one or two rows of cells.
+template <int W>
+class Rows {
+ public:
+  Rows(const Indices& table, std::int64_t batch)
+      : split_(table.splits[batch]),
+        first_(table.row_starts + batch * table.n_groups * 2),
+        second_(first_ + table.n_groups) {
+    long long is_first[W];
+    for (int lane = 0; lane < W; ++lane) is_first[lane] = lane < split_ ? -1 : 0;
+    std::memcpy(&is_first_, is_first, sizeof is_first);
+  }
+
+  void read(const Pieces& pieces, const double* vector, double* __restrict__ a) const {
+    if (split_ == W)
+      for_each_group(pieces, vector, [&](const Piece& piece, const double* first, const double*) {
+        at(a + piece.entry * W) = at(first + piece.offset);
+      });
+    else
+      for_each_group(pieces, vector, [&](const Piece& piece, const double* first, const double* second) {
+        at(a + piece.entry * W) = is_first_ ? at(first + piece.offset) : at(second + piece.offset);
+      });
+  }
+
+  template <bool is_own>
+  void write(const Pieces& pieces, const double* __restrict__ a, double* vector) const {
+    if (split_ == W)
+      for_each_group(pieces, vector, [&](const Piece& piece, double* first, double*) {
+        Lanes& target = at(first + piece.offset);
+        target = is_own ? at(a + piece.entry * W) : target + at(a + piece.entry * W);
+      });
+    else
+      for_each_group(pieces, vector, [&](const Piece& piece, double* first, double* second) {
+        // One after the other: they may overlap.
+        const Lanes& value = at(a + piece.entry * W);
+        Lanes& low = at(first + piece.offset);
+        low = is_first_ ? (is_own ? value : low + value) : low;
+        Lanes& high = at(second + piece.offset);
+        high = is_first_ ? high : (is_own ? value : high + value);
+      });
+  }
+
+ private:
+  typedef double Lanes __attribute__((vector_size(8 * W), aligned(8), may_alias));
+  typedef long long Mask __attribute__((vector_size(8 * W)));
+
+  static Lanes& at(double* numbers) { return *reinterpret_cast<Lanes*>(numbers); }
+  static const Lanes& at(const double* numbers) { return *reinterpret_cast<const Lanes*>(numbers); }
+
+  // Calls function with each piece and the addresses from which its offset counts if all lanes were in the first row,
+  // and if all were in the second.
+  template <class Number, class Function>
+  void for_each_group(const Pieces& pieces, Number* vector, Function function) const {
+    const Piece* piece = pieces.begin;
+    const Piece* const end = piece + pieces.n;
+    while (piece != end) {
+      const int group = piece->group;
+      Number* const first = vector + first_[group];
+      Number* const second = vector + (second_[group] - split_);
+      do function(*piece, first, second);
+      while (++piece != end && piece->group == group);
+    }
+  }
+
+  int split_;
+  const int* first_;
+  const int* second_;
+  Mask is_first_;
+};
+
 // Reads the entries of one batch; no pieces are own.
 template <int W>
 void gather(const Indices& table, std::int64_t batch, const double* vector, double* __restrict__ a) {
+  if (table.splits[batch] != 0) return Rows<W>(table, batch).read(table.entries, vector, a);
   const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
   for_each(table.blocks, [&](const Piece& piece) {
     const int* start = starts + piece.group * W;
@@ -212,26 +300,33 @@ void gather(const Indices& table, std::int64_t batch, const double* vector, doub
   });
 }
 
-// Adds the entries of a full batch to a vector, or writes them if they are own.
+// Adds the entries of a full batch to a vector, or writes them if they are own: those first, because other lanes may
+// add to the same numbers.
 template <int W>
 void scatter(const Indices& table, std::int64_t batch, const double* __restrict__ a, double* vector) {
+  if (table.splits[batch] != 0) {
+    const Rows<W> rows(table, batch);
+    rows.template write<true>(table.own_entries, a, vector);
+    rows.template write<false>(table.entries, a, vector);
+    return;
+  }
   const int* __restrict__ starts = table.starts + batch * table.n_groups * W;
   const auto write = [&](const Piece& piece, auto is_own) {
     const int* start = starts + piece.group * W;
     double* target = vector + piece.offset;
     Block<W>::template write<decltype(is_own)::value>(a + piece.entry * W, [&](int lane) { return target + start[lane]; });
   };
-  for_each(table.blocks, [&](const Piece& piece) { write(piece, std::false_type()); });
   for_each(table.own_blocks, [&](const Piece& piece) { write(piece, std::true_type()); });
-  for_each(table.singles, [&](const Piece& piece) {
-    const int* start = starts + piece.group * W;
-    double* target = vector + piece.offset;
-    for (int lane = 0; lane < W; ++lane) target[start[lane]] += a[piece.entry * W + lane];
-  });
   for_each(table.own_singles, [&](const Piece& piece) {
     const int* start = starts + piece.group * W;
     double* target = vector + piece.offset;
     for (int lane = 0; lane < W; ++lane) target[start[lane]] = a[piece.entry * W + lane];
+  });
+  for_each(table.blocks, [&](const Piece& piece) { write(piece, std::false_type()); });
+  for_each(table.singles, [&](const Piece& piece) {
+    const int* start = starts + piece.group * W;
+    double* target = vector + piece.offset;
+    for (int lane = 0; lane < W; ++lane) target[start[lane]] += a[piece.entry * W + lane];
   });
 }
 
@@ -244,10 +339,10 @@ void scatter_lanes(const Indices& table, std::int64_t batch, int count, const do
       for (int i = 0; i < size; ++i) target[i] = (is_own ? 0.0 : target[i]) + a[(piece.entry + i) * W + lane];
     }
   };
-  for_each(table.blocks, [&](const Piece& piece) { put(piece, W, false); });
-  for_each(table.singles, [&](const Piece& piece) { put(piece, 1, false); });
   for_each(table.own_blocks, [&](const Piece& piece) { put(piece, W, true); });
   for_each(table.own_singles, [&](const Piece& piece) { put(piece, 1, true); });
+  for_each(table.blocks, [&](const Piece& piece) { put(piece, W, false); });
+  for_each(table.singles, [&](const Piece& piece) { put(piece, 1, false); });
 }
 
 // What the kernel sees of one batch.
@@ -403,9 +498,11 @@ std::int64_t fc_assemble_number(const Loop* loop, double* result) {
   });
 }
 
-// Adds to a vector of the test function's dofs: each visit is to some batches of a loop.
+// Writes a vector of the test function's dofs: each visit is to some batches of a loop. Zeros are what no loop owns.
 std::int64_t fc_assemble_vector(const Loop* const* loops, std::int64_t n_loops, const Visit* visits,
-                                std::int64_t n_visits, double* vector) {
+                                std::int64_t n_visits, const Range* zeros, std::int64_t n_zeros, double* vector) {
+  for (const Range* range = zeros; range != zeros + n_zeros; ++range)
+    std::fill(vector + range->begin, vector + range->end, 0.0);
   std::vector<std::unique_ptr<Adder>> adders;
   for (std::int64_t n = 0; n < n_loops; ++n) {
     const Loop& loop = *loops[n];

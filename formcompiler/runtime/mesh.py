@@ -19,6 +19,7 @@ from formcompiler.elements.layout import symmetries
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import cube_simplices, subdivide, vertex_weights
 from formcompiler.runtime.numbering import EntityNumbers, number_entities, unique_rows
+from formcompiler.runtime.rows import Rows, find_rows
 from formcompiler.runtime.runs import Groups, find_groups
 
 FloatArray = npt.NDArray[np.float64]
@@ -108,10 +109,21 @@ class Mesh:
         return self.points[self.cells]
 
     @cached_property
+    def rows(self) -> Rows | None:
+        """Return the rows in which all cells lie, None if there are none."""
+        return find_rows(self.vertices)
+
+    @cached_property
+    def coordinate_values(self) -> FloatArray:
+        """Return `points`, axes (direction, node) for cells in rows, (node, direction) for others."""
+        return np.ascontiguousarray(self.points.T if self.rows else self.points)
+
+    @cached_property
     def coordinate_numbers(self) -> IntArray:
-        """Return the flat numbers of each cell's coordinates in `points`, axes (cell, node and direction)."""
-        numbers = self.cells[:, :, None] * self.gdim + np.arange(self.gdim, dtype=np.int32)
-        return np.asarray(numbers.reshape(self.n_cells, -1))
+        """Return the numbers of each cell's coordinates among `coordinate_values`, axes (cell, node and direction)."""
+        node, direction = (1, len(self.points)) if self.rows else (self.gdim, 1)
+        numbers = self.cells[:, :, None] * node + np.arange(self.gdim, dtype=np.int32) * direction
+        return np.asarray(numbers.reshape(self.n_cells, -1), dtype=np.int32)
 
     @cached_property
     def coordinate_groups(self) -> Groups:

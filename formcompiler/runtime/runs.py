@@ -27,6 +27,13 @@ class Groups:
     groups: Index
     offsets: Index
 
+    @property
+    def lengths(self) -> Index:
+        """Return the greatest offset of each group, plus one."""
+        result = np.zeros(len(self.representatives), dtype=np.int64)
+        np.maximum.at(result, self.groups, self.offsets + 1)
+        return result
+
 
 def find_groups(numbers: IntArray) -> Groups:
     """Return the largest groups for a table of numbers, axes (cell, entry)."""

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from formcompiler.elements.cells import topology
 from formcompiler.elements.layout import (
     Leaf,
     check_identity_map,
@@ -24,6 +25,7 @@ from formcompiler.elements.tables import Element
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import vertex_weights
 from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh
+from formcompiler.runtime.rows import Rows
 from formcompiler.runtime.runs import Groups, find_groups
 
 Evaluate = Callable[[FloatArray, npt.NDArray[np.integer]], FloatArray]
@@ -118,7 +120,8 @@ class DofMap:
 def make_dofmap(element: Element, mesh: Mesh) -> DofMap:
     """Return the numbering of an element's dofs on a mesh.
 
-    Copies of a scalar element are numbered together (interleaved), parts of a mixed element one after the other.
+    Parts of a mixed element are numbered one after the other. So are copies of a scalar element where cells lie in
+    rows (see `Rows`); elsewhere the copies are interleaved.
 
     Raises:
         UnsupportedFormError: if the element is on another cell, or its dofs turn with the cell in a way that is not
@@ -130,8 +133,12 @@ def make_dofmap(element: Element, mesh: Mesh) -> DofMap:
     n_dofs = 0
     for leaf in find_leaves(element):
         scalar, n_scalar = _number_scalar(leaf.element, mesh)
+        step, shift = (len(leaf.dofs), 1)
+        if mesh.rows:
+            scalar = mesh.rows.renumber(scalar, _facet_masks(leaf.element, mesh.rows))
+            step, shift = 1, n_scalar
         for copy, dofs in enumerate(leaf.dofs):
-            cell_dofs[:, dofs] = n_dofs + scalar * len(leaf.dofs) + copy
+            cell_dofs[:, dofs] = n_dofs + scalar * step + copy * shift
         n_dofs += n_scalar * len(leaf.dofs)
     return DofMap(element, mesh, cell_dofs, n_dofs)
 
@@ -154,6 +161,19 @@ def _number_scalar(element: Element, mesh: Mesh) -> tuple[npt.NDArray[np.int64],
     inside = _interior_dofs(element)
     result[:, inside] = n_dofs + np.arange(mesh.n_cells * len(inside)).reshape(mesh.n_cells, -1)
     return result, n_dofs + mesh.n_cells * len(inside)
+
+
+def _facet_masks(element: Element, rows: Rows) -> list[int]:
+    """Return which facets, but the ends of a row, each dof lies on: the first facet is the highest bit."""
+    masks = [0] * element.dim
+    if element.is_quadrature or is_global(element):
+        return masks
+    facets = topology(element.cell_type.name)[-2]
+    for number, vertices in enumerate(reversed(facets)):
+        if frozenset(vertices) not in rows.ends:
+            for dof in facet_closure_dofs(element, len(facets) - 1 - number):
+                masks[dof] |= 1 << number
+    return masks
 
 
 def _interior_dofs(element: Element) -> npt.NDArray[np.int64]:

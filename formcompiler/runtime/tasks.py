@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.integrals import IN_CELLS
 from formcompiler.runtime.mesh import ByteArray, IntArray, Mesh
+from formcompiler.runtime.rows import RowStarts, find_row_starts
 from formcompiler.runtime.rules import PointRules, RuleKey, check_entities, find_rules
 from formcompiler.runtime.runs import Groups, cut_runs, find_runs
 
@@ -169,8 +171,12 @@ class IndicesStructure(ctypes.Structure):
 
     _fields_ = (
         ("starts", ctypes.c_void_p),
+        ("row_starts", ctypes.c_void_p),
+        ("splits", ctypes.c_void_p),
         ("n_groups", ctypes.c_int64),
         ("width", ctypes.c_int64),
+        ("entries", _Pieces),
+        ("own_entries", _Pieces),
         ("blocks", _Pieces),
         ("singles", _Pieces),
         ("own_blocks", _Pieces),
@@ -184,18 +190,23 @@ class Indices:
 
     Attributes:
         starts: Number of the representative of each group, axes (batch, side and group, lane).
+        rows: The batches whose lanes are in rows of cells.
         width: Entries of all sides.
-        pieces: Blocks and singles that are added, blocks and singles that are written.
+        pieces: Entries of rows that are added, and that are written; of other batches, blocks and singles that are
+            added, blocks and singles that are written. Those of rows come group by group.
     """
 
     starts: IntArray
+    rows: RowStarts
     width: int
     pieces: tuple[IntArray, ...]
 
+    @cached_property
     def structure(self) -> IndicesStructure:
         """Return what the engine is given."""
         pieces = [_Pieces(pointer(part), len(part)) for part in self.pieces]
-        return IndicesStructure(pointer(self.starts), self.starts.shape[1], self.width, *pieces)
+        tables = (self.starts, self.rows.starts, self.rows.splits)
+        return IndicesStructure(*map(pointer, tables), self.starts.shape[1], self.width, *pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +255,7 @@ class Task:
         self.permutations = np.ascontiguousarray(self.entities.permutations[padded[:, 0]])
         self.cells = self.entities.cells[padded]
         self._tables: dict[int, tuple[IntArray, IntArray]] = {}  # what is kept alive, so that its id stays its own
-        self._starts: dict[int, tuple[Groups, IntArray]] = {}
+        self._starts: dict[int, tuple[Groups, IntArray, RowStarts]] = {}
         self.coordinates = self.indices(mesh.coordinate_numbers, mesh.coordinate_groups, kernel.coordinate_entries)
 
     @property
@@ -278,11 +289,14 @@ class Task:
         """
         key = id(groups)
         if key not in self._starts:
-            self._starts[key] = groups, self._arrange(cell_numbers[:, groups.representatives])
+            starts = self._arrange(cell_numbers[:, groups.representatives])
+            lengths = np.tile(groups.lengths, self.n_sides)
+            self._starts[key] = groups, starts, find_row_starts(starts, lengths, self.counts)
         n_groups, width = len(groups.representatives), cell_numbers.shape[1]
         own = np.zeros(width, dtype=bool) if own is None else own
         wanted = np.arange(self.n_sides * width) if entries is None else np.array(entries, dtype=np.int64)
         pieces: list[IntArray] = []
+        in_rows: list[IntArray] = []
         for is_own in (False, True):
             runs = []
             for side in range(self.n_sides):
@@ -290,8 +304,11 @@ class Task:
                 found = find_runs(groups, here[own[here] == is_own])
                 runs.append(found + np.array([side * n_groups, side * width, 0, 0], dtype=np.int32))
             may_overlap = is_own or is_read
-            pieces += cut_runs(np.concatenate(runs), _block_size(self.kernel.lanes), may_overlap=may_overlap)
-        return Indices(self._starts[key][1], self.n_sides * width, tuple(pieces))
+            found = np.concatenate(runs)
+            pieces += cut_runs(found, _block_size(self.kernel.lanes), may_overlap=may_overlap)
+            singles = cut_runs(found, 1, may_overlap=False)[1]
+            in_rows.append(singles[np.argsort(singles[:, 0], kind="stable")])
+        return Indices(*self._starts[key][1:], self.n_sides * width, (*in_rows, *pieces))
 
     def _arrange(self, cell_numbers: IntArray) -> IntArray:
         numbers = cell_numbers[self.cells]  # axes (batch, lane, side, entry)
