@@ -10,7 +10,7 @@ from typing import Any
 
 import ufl
 import ufl.classes as uc
-from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants
+from ufl.algorithms.analysis import extract_arguments, extract_coefficients, extract_constants, extract_type
 from ufl.algorithms.check_arities import ArityMismatch
 from ufl.algorithms.comparison_checker import ComplexComparisonError
 
@@ -96,8 +96,25 @@ def errors_of_ufl(forms: Sequence[Any], names: Mapping[int, str]) -> Iterator[No
         raise UnsupportedFormError(_with_user_names(str(error), forms, names)) from error
     except FormCompilerError:
         raise
+    except IndexError as error:
+        if not _move_the_mesh(forms):
+            raise
+        raise UnsupportedFormError(_BENT_SHAPE_DERIVATIVE) from error
     except (Exception, ArityMismatch, ComplexComparisonError) as error:  # the last two are no Exceptions
         raise UnsupportedFormError(_with_user_names(explain(error), forms, names)) from error
+
+
+_BENT_SHAPE_DERIVATIVE = (
+    "the derivative with respect to SpatialCoordinate of second derivatives, and of derivatives of H(div) and H(curl) "
+    "functions, is known on affine cells only (UFL has no rule for derivatives of the Jacobian): use simplices with "
+    "straight edges, or Lagrange elements and first derivatives"
+)
+
+
+def _move_the_mesh(forms: Sequence[Any]) -> bool:
+    """Tell whether forms contain derivatives with respect to the position of the mesh."""
+    integrals = [i for form in forms if isinstance(form, ufl.Form) for i in form.integrals()]
+    return any(extract_type(integral.integrand(), uc.CoordinateDerivative) for integral in integrals)
 
 
 def _with_user_names(text: str, forms: Sequence[Any], names: Mapping[int, str]) -> str:
