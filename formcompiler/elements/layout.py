@@ -270,6 +270,30 @@ def linear_simplex(dim: int) -> Element:
     return basix.ufl.element("Lagrange", ("interval", "triangle", "tetrahedron")[dim - 1], 1, shape=(dim,))
 
 
+def vertex_dofs(element: Element) -> list[int]:
+    """Return the dof of a scalar element that is the value at each vertex of the reference cell.
+
+    Raises:
+        UnsupportedFormError: if values at vertices are no dofs.
+    """
+    cell = element.cell_type.name
+    found = _match_rows(tabulate_values(element, vertices(cell)))
+    if found is None:
+        raise UnsupportedFormError(
+            f"the vertices of cells are no dofs of the coordinate element {element}: what is made of vertices and "
+            "edges, such as CellDiameter, needs a Lagrange element"
+        )
+    return found
+
+
+def _match_rows(values: FloatArray) -> list[int] | None:
+    """Return the column of the only entry, 1, of each row; None if there is no such."""
+    near = np.abs(values - 1) < 1e-10
+    if (near.sum(axis=1) != 1).any() or (np.abs(np.where(near, 0.0, values)) > 1e-10).any():
+        return None
+    return [int(column) for column in near.argmax(axis=1)]
+
+
 def is_lagrange(element: Element, degree: int) -> bool:
     """Return whether an element consists of copies of continuous Lagrange of this degree."""
     leaves = find_leaves(element)

@@ -22,7 +22,7 @@ from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 from formcompiler.elements.layout import linear_simplex
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import UnsupportedFormError
-from formcompiler.frontend.checks import check_expression, check_form
+from formcompiler.frontend.checks import check_coordinate_element, check_expression, check_form
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -96,6 +96,7 @@ def analyse_expression(
         arguments = sorted(extract_arguments(expr), key=lambda a: a.number())
         named = name_data(arguments, *expression_data(expr), names or {})
         domain = _expression_domain(expr, points)
+        check_coordinate_element(domain.ufl_coordinate_element())
         functions = [*arguments, *extract_coefficients(expr)]
         rule = expression_rule(domain.ufl_cell().cellname, points, [f.ufl_element() for f in functions])
         facet = rule.points.shape[1] < domain.topological_dimension

@@ -10,6 +10,7 @@ from ufl.algorithms.analysis import extract_arguments, extract_type
 from ufl.corealg.traversal import traverse_unique_terminals, unique_pre_traversal
 
 from formcompiler.elements.quadrature import RUNTIME
+from formcompiler.elements.tables import joint_polyset
 from formcompiler.errors import UnsupportedFormError
 
 _ENTITIES = {
@@ -121,6 +122,7 @@ def _check_domains(form: Any) -> None:
             f"the form has integrals over {len(meshes)} meshes ({', '.join(map(str, meshes))}), but a kernel belongs "
             "to the cells of one: split the form into one for each ufl.Mesh"
         )
+    check_coordinate_element(meshes[0].ufl_coordinate_element())
     facets = {facet.cellname for facet in meshes[0].ufl_cell().facet_types}
     for integral in form.integrals():
         for terminal in traverse_unique_terminals(integral.integrand()):
@@ -130,6 +132,19 @@ def _check_domains(form: Any) -> None:
             fits = domain.ufl_cell().cellname in facets and domain.geometric_dimension == meshes[0].geometric_dimension
             if not (fits and integral.integral_type() == "exterior_facet"):
                 raise UnsupportedFormError(describe_other_mesh(terminal, domain, meshes[0]))
+
+
+def check_coordinate_element(element: Any) -> None:
+    """Check that cells are no macro cells: UFL takes those of degree 1 for straight.
+
+    Raises:
+        UnsupportedFormError: if they are.
+    """
+    if joint_polyset([element], element.cell_type.name) != joint_polyset([], element.cell_type.name):
+        raise UnsupportedFormError(
+            f"the coordinate element {element} is made of several polynomials on a cell: use a Lagrange element, on a "
+            "refined mesh if need be"
+        )
 
 
 def describe_other_mesh(terminal: Any, domain: Any, mesh: Any) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pymbolic.primitives as prim
 
 from formcompiler.elements import cells
+from formcompiler.elements.layout import vertex_dofs
 from formcompiler.frontend.integrals import FormIntegral
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.terminals import Terminal
@@ -44,7 +45,7 @@ def _of_facet(builder: KernelBuilder, wish: str, values: Any, terminal: Terminal
 
 def _vertex(builder: KernelBuilder, integral: FormIntegral, terminal: Terminal) -> Expression:
     vertex, axis = divmod(terminal.component, integral.gdim)
-    nodes = [dofs[0] for dofs in integral.coordinate_element.sub_elements[0].entity_dofs[0]]
+    nodes = vertex_dofs(integral.coordinate_element.sub_elements[0])
     side = (terminal.side,) if integral.n_sides == 2 else ()
     node: Expression = nodes[vertex] if terminal.kind == "vertex" else None
     if node is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from formcompiler.elements import cells
 from formcompiler.elements.cells import FloatArray
+from formcompiler.elements.quadrature import make_quadrature
 from formcompiler.elements.tables import tabulate_component
 from formcompiler.frontend.integrals import IN_CELLS
 from formcompiler.reference.jets import Array
@@ -32,24 +33,27 @@ class Entity:
     facet_permutation: Any = None
 
 
-def reference_nodes(element: Any) -> FloatArray:
-    """Return the reference nodes of a blocked Lagrange element, axes (node, direction)."""
+def _interpolation(element: Any) -> tuple[FloatArray, FloatArray]:
+    """Return how coordinate dofs follow from positions: reference points and a matrix, axes (dof, point)."""
     scalar = element.sub_elements[0] if element.block_size > 1 else element
-    return np.asarray(scalar.basix_element.points)
+    basix_element = scalar.basix_element
+    return np.asarray(basix_element.points), np.asarray(basix_element.interpolation_matrix)
 
 
 def random_cell(element: Any, rng: np.random.Generator, noise: float = 0.08, geometry: str = "general") -> FloatArray:
-    """Return the nodes of a turned, stretched and dented cell, axes (node, direction).
+    """Return the coordinate dofs of a turned, stretched and dented cell, axes (node, direction).
 
     Affine cells have no dents, and those of ``geometry="axis_parallel"`` are not turned either.
     """
-    nodes = reference_nodes(element)
-    tdim, gdim = nodes.shape[1], int(element.reference_value_size)
+    points, matrix = _interpolation(element)
+    tdim, gdim = points.shape[1], int(element.reference_value_size)
     frame = np.linalg.qr(rng.standard_normal((gdim, gdim)))[0][:, :tdim] * rng.uniform(0.7, 1.3, tdim)
-    dents = noise / max(1, element.embedded_superdegree) * rng.standard_normal((len(nodes), gdim))
+    dents = noise / max(1, element.embedded_superdegree) * rng.standard_normal((len(matrix), gdim))
     if geometry == "axis_parallel":
         frame = np.diag(rng.uniform(0.7, 1.3, tdim))
-    return np.asarray(nodes @ frame.T + (dents if geometry == "general" else dents[0]))
+    if geometry == "general":
+        return np.asarray(matrix @ points @ frame.T + dents)
+    return np.asarray(matrix @ (points @ frame.T + dents[0]))
 
 
 def random_entity(
@@ -84,7 +88,7 @@ def _next_box(element: Any, first: FloatArray, rng: np.random.Generator) -> Enti
     facet = int(rng.integers(len(cells.facet_cells(element.cell_type.name))))
     normals = cells.facet_normals(element.cell_type.name)
     opposite = int(np.argmin(normals @ normals[facet]))
-    nodes, direction = reference_nodes(element), int(np.argmax(np.abs(normals[facet])))
+    nodes, direction = _interpolation(element)[0], int(np.argmax(np.abs(normals[facet])))
     second, length = first.copy(), rng.uniform(0.7, 1.3)
     end = first[:, direction].max() if normals[facet, direction] > 0 else first[:, direction].min() - length
     second[:, direction] = end + length * nodes[:, direction]
@@ -99,9 +103,12 @@ def _neighbours(
     facets = [int(f) for f in rng.choice(usable, size=2)]
     kind = cells.facet_cells(name)[facets[0]]
     permutations = [int(p) for p in rng.integers(cells.n_facet_permutations(kind), size=2)]
-    nodes = reference_nodes(element)
-    along, away = _facet_coordinates(name, facets[1], nodes)
-    on_facet = np.abs(away) < 1e-12
+    points, matrix = _interpolation(element)
+    along, away = _facet_coordinates(name, facets[1], points)
+    rule = make_quadrature(kind, 2 * element.embedded_superdegree, "default")
+    on_facet = cells.map_to_facet(name, facets[1], rule.points)
+    traces = tabulate_component(element, 0, (0,) * cells.dimension(name), on_facet).values
+    off_facet = np.abs(traces).max(axis=0) < 1e-12
     seen = cells.permute_facet_points(kind, permutations[0], cells.unpermute_facet_points(kind, permutations[1], along))
     there = cells.map_to_facet(name, facets[0], seen)
     second = tabulate_component(element, 0, (0,) * cells.dimension(name), there).values @ first
@@ -111,9 +118,9 @@ def _neighbours(
     ends = tabulate_component(element, 0, (0,) * cells.dimension(name), np.stack([middle, middle + outside])).values
     outward = (ends[1] - ends[0]) @ first
     outward /= np.linalg.norm(outward)
-    second = second + np.outer(away, outward)
+    second = matrix @ (second + np.outer(away, outward))
     if is_dented:
-        second[~on_facet] += 0.05 / element.embedded_superdegree * rng.standard_normal(second[~on_facet].shape)
+        second[off_facet] += 0.05 / element.embedded_superdegree * rng.standard_normal(second[off_facet].shape)
     return Entity(np.stack([first, second]), facets, permutations)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import basix
 import basix.ufl
 import numpy as np
 import pytest
@@ -153,6 +154,14 @@ def test_data_of_the_wrong_size_are_refused_by_name(place, data, words):
     compiled = formcompiler.compile_form(F * W * ufl.dx + F * W * ufl.ds)
     with pytest.raises(InvalidOptionError, match=words):
         compiled.tabulate_tensor(*place, **data)
+
+
+def test_geometry_must_be_one_polynomial_with_vertices_where_they_are_needed():
+    macro = ufl.Mesh(basix.ufl.element(basix.ElementFamily.iso, "triangle", 1, shape=(2,)))
+    refused(coefficient(macro) * ufl.dx, "is made of several polynomials on a cell: use a Lagrange element")
+    refused(ufl.FacetArea(macro) * ufl.ds, "is made of several polynomials on a cell")
+    loose = ufl.Mesh(basix.ufl.element("CR", "triangle", 1, shape=(2,)))
+    refused(ufl.CellDiameter(loose) * ufl.dx, "the vertices of cells are no dofs of the coordinate element")
 
 
 def test_geometry_of_the_mesh_of_facets_is_refused_where_it_has_no_formula():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import basix
+import basix.ufl
 import numpy as np
 import pytest
 import ufl
@@ -12,6 +14,7 @@ from checking import coefficient, mesh, space
 import formcompiler
 from formcompiler import driver, verify
 from formcompiler.cli import main
+from formcompiler.elements.cells import dimension
 from formcompiler.errors import VerificationError
 from formcompiler.verify import tolerance, verify_compiled, verify_form
 
@@ -108,3 +111,22 @@ def test_the_error_names_the_kernel():
     wrong = dataclasses.replace(found.integral), 1.0
     with pytest.raises(VerificationError, match=r"R residual, cell \('otherwise',\): the kernel differs"):
         verify.check_verified(verify.Verification(*wrong), "float64", "R residual")
+
+
+@pytest.mark.parametrize(
+    ("family", "cell", "options"),
+    [
+        ("S", "quadrilateral", {}),
+        ("S", "hexahedron", {}),
+        ("Lagrange", "triangle", {"lagrange_variant": basix.LagrangeVariant.bernstein}),
+        ("Lagrange", "quadrilateral", {"lagrange_variant": basix.LagrangeVariant.legendre, "discontinuous": True}),
+    ],
+    ids=["serendipity", "serendipity-3D", "bernstein", "legendre"],
+)
+def test_cells_whose_geometry_is_not_given_by_nodes_are_compared(family, cell, options):
+    shape = (dimension(cell),)
+    domain = ufl.Mesh(basix.ufl.element(family, cell, 2, shape=shape, **options))
+    f, v, x = coefficient(domain), ufl.TestFunction(space(domain)), ufl.SpatialCoordinate(domain)
+    form = f * v * ufl.dx + x[0] * v * ufl.ds + ufl.avg(f) * ufl.avg(v) * ufl.dS
+    found = verify_form(form + ufl.inner(x("+") - x("-"), x("+")) * v("+") * ufl.dS(degree=2))
+    assert all(f.difference < tolerance("float64") for f in found)
