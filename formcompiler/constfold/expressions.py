@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
 from formcompiler.kernel.choices import COMPARISONS
+from formcompiler.kernel.names import names_in
 
 Expression = Any
 _LARGEST_POWER = 4
@@ -37,12 +36,6 @@ def is_literal(expression: Expression) -> bool:
 def is_value(expression: Expression, value: float) -> bool:
     """Tell whether an expression is the given number."""
     return is_literal(expression) and bool(expression == value)
-
-
-@lru_cache(maxsize=1 << 16)
-def names_in(expression: Expression) -> frozenset[str]:
-    """Return all names of variables in an expression, functions not among them."""
-    return frozenset(get_dependencies(expression))
 
 
 class Folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from formcompiler.constfold.tables import Tables
 from formcompiler.constfold.unroll import Unrolling, split_accumulation, unroll_loop
 from formcompiler.errors import InvalidOptionError
 from formcompiler.kernel.flops import loop_extent
+from formcompiler.kernel.instructions import after, with_changes
+from formcompiler.kernel.names import Reads
 from formcompiler.naming import Namer
 
 LEVELS = ("off", "literals", "full")
@@ -93,6 +96,9 @@ class _State:
         self._entry = self._tables.entry if is_full else None
         self._dtype = _real_type(kernel)
         self._namer = Namer(kernel.id_to_insn)
+        self._reads = Reads()
+        names = [name for d in kernel.domains for name in d.get_var_names_not_none(isl.dim_type.set)]
+        self._rank = {name: number for number, name in enumerate(names)}
         self._lanes = {name for name in kernel.inames if kernel.iname_tags_of_type(name, VectorizeTag)}
 
     def fold_all(self) -> list[Any]:
@@ -112,7 +118,7 @@ class _State:
                 values[name] = expression
             target = fold.target(instruction.assignee)
             is_same = target == instruction.assignee and expression == instruction.expression
-            result.append(instruction if is_same else instruction.copy(assignee=target, expression=expression))
+            result.append(instruction if is_same else with_changes(instruction, assignee=target, expression=expression))
         return result
 
     def _is_scalar(self, name: str) -> bool:
@@ -122,53 +128,63 @@ class _State:
     def unroll(self) -> None:
         """Unroll innermost loops that are better unrolled."""
         fold = Folder(self._dtype, {}, self._entry)
-        by_loop: dict[str, list[Any]] = {}
+        ids: dict[str, frozenset[str]] = {}
+        tried: set[tuple[str, ...]] = set()
+        while unrolled := self._unroll_innermost(fold, tried):
+            for some in unrolled.values():
+                ids.update((u.old.id, frozenset(i.id for i in u.new)) for u in some)
+            self._replace(unrolled)
+        self.instructions = [_with_dependencies(i, ids) for i in self.instructions]
+
+    def _unroll_innermost(self, fold: Folder, tried: set[tuple[str, ...]]) -> dict[str, list[Unrolling]]:
+        """Return what becomes of innermost loops that were not tried before, by the ids of their last instructions."""
+        by_loops: dict[frozenset[str], list[Any]] = {}
+        counts = Counter[str]()
         for instruction in self.instructions:
-            for iname in instruction.within_inames - self._lanes:
-                by_loop.setdefault(iname, []).append(instruction)
-        for iname, body in by_loop.items():
-            loops = {i.within_inames - self._lanes for i in body}
-            if len(loops) == 1 and self._is_innermost(iname, next(iter(loops))):
-                extent = loop_extent(self._kernel, iname)
-                if isinstance(extent, str):
-                    continue
-                unrolled = unroll_loop(body, iname, extent, fold, self._namer.unique)
-                self._replace(body, unrolled)
-                if unrolled:
-                    return self.unroll()
-        return None
+            loops = instruction.within_inames - self._lanes
+            by_loops.setdefault(loops, []).append(instruction)
+            counts.update(loops)
+        found = {}
+        for loops, body in by_loops.items():
+            key = tuple(i.id for i in body)
+            iname = max(loops, key=self._rank.__getitem__, default=None)
+            if iname is None or key in tried or counts[iname] > len(body):
+                continue
+            tried.add(key)
+            extent = loop_extent(self._kernel, iname)
+            unrolled = [] if isinstance(extent, str) else self._unroll_loop(body, iname, extent, fold)
+            if unrolled:
+                found[body[-1].id] = unrolled
+        return found
 
-    def _is_innermost(self, iname: str, loops: Iterable[str]) -> bool:
-        order = [name for d in self._kernel.domains for name in d.get_var_names_not_none(isl.dim_type.set)]
-        return max(loops, key=order.index) == iname
+    def _unroll_loop(self, body: list[Any], iname: str, extent: int, fold: Folder) -> list[Unrolling]:
+        return unroll_loop(body, iname, extent, fold, self._namer.unique, self._reads)
 
-    def _replace(self, body: list[Any], unrolled: list[Unrolling]) -> None:
-        """Put unrolled instructions behind their loop."""
-        old = {u.old.id: u for u in unrolled}
-        last = body[-1].id
-        ids = {name: frozenset(i.id for i in u.new) for name, u in old.items()}
+    def _replace(self, unrolled: dict[str, list[Unrolling]]) -> None:
+        """Put unrolled instructions behind their loops, whose last instructions are given."""
+        old = {u.old.id for some in unrolled.values() for u in some}
         result = []
         for instruction in self.instructions:
             if instruction.id not in old:
                 result.append(instruction)
-            if instruction.id == last:
-                result += [new for u in unrolled for new in u.new]
-        self.instructions = [_with_dependencies(i, ids) for i in result]
+            result += [new for u in unrolled.get(instruction.id, ()) for new in u.new]
+        self.instructions = result
 
     def merge_initializations(self) -> None:
         """Make ``x = 0; x = x + y`` in the same loops one assignment."""
-        by_id = {i.id: i for i in self.instructions}
+        position = {i.id: number for number, i in enumerate(self.instructions)}
         merged: dict[str, Any] = {}
         dropped: dict[str, frozenset[str]] = {}
         for name, ids in _writers(self.instructions).items():
             if len(ids) != 2 or not self._is_private(name):
                 continue
-            first, second = (by_id[n] for n in ids)
+            start, end = (position[n] for n in ids)
+            first, second = self.instructions[start], self.instructions[end]
             terms = split_accumulation(second)
             is_same = first.assignee == second.assignee and first.within_inames == second.within_inames
-            if terms and is_same and is_value(first.expression, 0) and not self._is_read_between(name, first, second):
+            if terms and is_same and is_value(first.expression, 0) and not self._is_read(name, start + 1, end):
                 value = terms[0] if len(terms) == 1 else second.expression.__class__(terms)
-                merged[second.id] = second.copy(expression=value)
+                merged[second.id] = with_changes(second, expression=value)
                 dropped[first.id] = first.depends_on
         kept = [merged.get(i.id, i) for i in self.instructions if i.id not in dropped]
         self.instructions = [_with_dependencies(i, dropped) for i in kept]
@@ -177,18 +193,13 @@ class _State:
         temporary = self._kernel.temporary_variables.get(name)
         return temporary is not None and temporary.initializer is None
 
-    def _is_read_between(self, name: str, first: Any, second: Any) -> bool:
-        start, end = (self.instructions.index(i) for i in (first, second))
-        return any(name in i.read_dependency_names() for i in self.instructions[start + 1 : end])
+    def _is_read(self, name: str, start: int, end: int) -> bool:
+        return any(name in self._reads(i) for i in self.instructions[start:end])
 
     def drop_unread(self) -> None:
         """Drop assignments to temporaries that nothing reads, and those of a variable to itself."""
         while True:
-            read = {
-                name
-                for i in self.instructions
-                for name in i.read_dependency_names() - (set(i.assignee_var_names()) - _indices(i))
-            }
+            read = frozenset[str]().union(*map(self._useful_reads, self.instructions))
             dropped = {
                 i.id: i.depends_on
                 for i in self.instructions
@@ -200,12 +211,18 @@ class _State:
             kept = [i for i in self.instructions if i.id not in dropped]
             self.instructions = [_with_dependencies(i, dropped) for i in kept]
 
-    def _is_unread(self, name: str, read: set[str]) -> bool:
+    def _useful_reads(self, instruction: Any) -> frozenset[str]:
+        """Return what an instruction reads, other than to update its own variables."""
+        own = frozenset(instruction.assignee_var_names())
+        read = self._reads(instruction)
+        return read if own.isdisjoint(read) else read - (own - _indices(instruction))
+
+    def _is_unread(self, name: str, read: frozenset[str]) -> bool:
         return self._is_private(name) and name not in read
 
     def finish(self) -> lp.LoopKernel:
         """Return the kernel without what is no longer used."""
-        used = {n for i in self.instructions for n in i.read_dependency_names() | i.write_dependency_names()}
+        used = {n for i in self.instructions for n in (*self._reads(i), *i.assignee_var_names())}
         inames = {iname for i in self.instructions for iname in i.within_inames}
         temporaries = {**self._kernel.temporary_variables, **self._tables.new}
         domains = [d for d in self._kernel.domains if set(d.get_var_names_not_none(isl.dim_type.set)) <= inames]
@@ -228,7 +245,7 @@ def _with_dependencies(instruction: Any, instead: dict[str, frozenset[str]]) -> 
         return instruction
     while not ids.isdisjoint(instead):
         ids = frozenset().union(*(instead.get(name, frozenset([name])) for name in ids))
-    return instruction.copy(depends_on=ids)
+    return with_changes(instruction, happens_after=after(sorted(ids)))
 
 
 def _writers(instructions: Iterable[Any]) -> dict[str, list[str]]:

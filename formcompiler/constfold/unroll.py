@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ import pymbolic.primitives as prim
 from loopy.symbolic import SubstitutionMapper
 from pymbolic.mapper.substitutor import make_subst_func
 
-from formcompiler.constfold.expressions import Expression, Folder, names_in
+from formcompiler.constfold.expressions import Expression, Folder
 from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.instructions import with_changes
+from formcompiler.kernel.names import Reads, names_in
 
 _LONGEST_SUM = 64
 _LONGEST_COPY = 8
@@ -43,7 +46,7 @@ def split_accumulation(instruction: Any) -> tuple[Expression, ...] | None:
 
 
 def unroll_loop(
-    body: Sequence[Any], iname: str, extent: int, fold: Folder, new_id: Callable[[str], str]
+    body: Sequence[Any], iname: str, extent: int, fold: Folder, new_id: Callable[[str], str], reads: Reads
 ) -> list[Unrolling]:
     """Return what the instructions of an innermost loop become that are better unrolled.
 
@@ -59,13 +62,16 @@ def unroll_loop(
         extent: Its number of trips.
         fold: Folds expressions.
         new_id: Makes a new id from an old one.
+        reads: Names that instructions read.
     """
-    found = []
-    for instruction in body:
-        others = [other for other in body if other is not instruction]
-        if not isinstance(instruction, lp.Assignment) or instruction.predicates or _conflicts(instruction, others):
-            continue
-        if not fold.has_table(instruction.expression, iname):
+    found: list[Unrolling] = []
+    candidates = [i for i in body if isinstance(i, lp.Assignment) and not i.predicates]
+    candidates = [i for i in candidates if fold.has_table(i.expression, iname)]
+    if not candidates:
+        return found
+    touching = _count_touching(body, reads)
+    for instruction in candidates:
+        if _conflicts(instruction, reads, *touching):
             continue
         is_sum = iname not in names_in(instruction.assignee)
         new = (_as_sum if is_sum else _as_copies)(instruction, iname, extent, fold, new_id)
@@ -78,21 +84,20 @@ def _operations(instructions: Sequence[Any]) -> int:
     return sum(count_expression_operations(i.expression) for i in instructions)
 
 
-def _conflicts(instruction: Any, others: Sequence[Any]) -> bool:
-    written = set(instruction.assignee_var_names())
-    touched = written | _read(instruction)
-    return any(
-        written & (_read(o) | set(o.assignee_var_names())) or touched & set(o.assignee_var_names()) for o in others
-    )
+def _count_touching(body: Sequence[Any], reads: Reads) -> tuple[Counter[str], Counter[str]]:
+    """Return how many instructions write each variable, and how many read or write it."""
+    writing, touching = Counter[str](), Counter[str]()
+    for instruction in body:
+        written = frozenset(instruction.assignee_var_names())
+        writing.update(written)
+        touching.update(written | reads(instruction))
+    return writing, touching
 
 
-def _read(instruction: Any) -> frozenset[str]:
-    """Return the names that an instruction reads."""
-    if not isinstance(instruction, lp.Assignment) or instruction.predicates:
-        return frozenset(instruction.read_dependency_names())
-    target = instruction.assignee
-    index = target.index_tuple if isinstance(target, prim.Subscript) else ()
-    return names_in(instruction.expression).union(*map(names_in, index))
+def _conflicts(instruction: Any, reads: Reads, writing: Counter[str], touching: Counter[str]) -> bool:
+    """Tell whether others touch what an assignment writes, or write what it reads."""
+    name = instruction.assignee_name
+    return touching[name] > 1 or any(writing[read] for read in reads(instruction) if read != name)
 
 
 def _at(iname: str, value: int) -> Any:
@@ -106,7 +111,7 @@ def _as_sum(instruction: Any, iname: str, extent: int, fold: Folder, new_id: Cal
     summed = [_at(iname, n)(term) for n in range(extent) for term in terms]
     value = fold(prim.Sum((instruction.assignee, *summed)))
     inames = instruction.within_inames - {iname}
-    return [instruction.copy(id=new_id(instruction.id), expression=value, within_inames=inames)]
+    return [with_changes(instruction, id=new_id(instruction.id), expression=value, within_inames=inames)]
 
 
 def _as_copies(
@@ -122,6 +127,8 @@ def _as_copies(
         if value != target:
             inames = instruction.within_inames - {iname}
             result.append(
-                instruction.copy(id=new_id(instruction.id), assignee=target, expression=value, within_inames=inames)
+                with_changes(
+                    instruction, id=new_id(instruction.id), assignee=target, expression=value, within_inames=inames
+                )
             )
     return result

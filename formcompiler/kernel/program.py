@@ -7,7 +7,9 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
+
+from formcompiler.kernel.instructions import after, make_assignment
+from formcompiler.kernel.names import names_in
 
 Expression = Any
 
@@ -27,20 +29,11 @@ class Program:
     def assign(self, target: Expression, value: Expression, inames: Iterable[str], own_id: str) -> None:
         """Add ``target = value`` inside of loops."""
         name = target.name if isinstance(target, prim.Variable) else target.aggregate.name
-        read = get_dependencies(value) | (get_dependencies(target) - {name})
-        after = [self._writers.get(n, []) for n in sorted(read)]
-        after += [self._writers.get(name, []), self._readers.get(name, [])]
-        self.instructions.append(
-            lp.Assignment(
-                target,
-                value,
-                id=own_id,
-                within_inames=frozenset(inames),
-                within_inames_is_final=True,
-                depends_on=frozenset(i for ids in after for i in ids),
-                depends_on_is_final=True,
-            )
-        )
+        read = names_in(value) | (names_in(target) - {name})
+        before = [self._writers.get(n, []) for n in sorted(read)]
+        before += [self._writers.get(name, []), self._readers.get(name, [])]
+        ids = dict.fromkeys(i for some in before for i in some)
+        self.instructions.append(make_assignment(target, value, own_id, inames, happens_after=after(ids)))
         self._writers.setdefault(name, []).append(own_id)
         for n in read:
             self._readers.setdefault(n, []).append(own_id)

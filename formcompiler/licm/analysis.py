@@ -8,9 +8,10 @@ from typing import Any
 import loopy as lp
 import pymbolic.primitives as prim
 
+from formcompiler.kernel.names import Reads
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import Reads, accesses_in
+from formcompiler.licm.minimal import accesses_in
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 from formcompiler.licm.types import Types

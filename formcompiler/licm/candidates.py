@@ -9,9 +9,10 @@ from typing import Any
 import pymbolic.primitives as prim
 
 from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.cost import TripCounts
-from formcompiler.licm.minimal import MinimalInames, make_minimal_inames, names_in
+from formcompiler.licm.minimal import MinimalInames, make_minimal_inames
 from formcompiler.licm.nest import Loops, least_prefix
 from formcompiler.licm.operands import operands
 

@@ -23,10 +23,10 @@ import numpy.typing as npt
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value, is_table_access
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.substitute import substitute
 from formcompiler.licm.sums import LoopSum, rewrite_sums
 

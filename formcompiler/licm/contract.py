@@ -25,11 +25,12 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
 from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.bilinear import Atoms, Plan, Split, make_plan
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import is_table_access, sum_tables
-from formcompiler.licm.minimal import MinimalInames, make_minimal_inames, names_in
+from formcompiler.licm.minimal import MinimalInames, make_minimal_inames
 from formcompiler.licm.monomials import Expander, Monomial, TooManyMonomialsError
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.write_plan import Accumulation, PlanWriter

@@ -10,39 +10,13 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from constantdict import constantdict
 from loopy.kernel.data import Iname
-from loopy.kernel.instruction import HappensAfter
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
-from formcompiler.licm.minimal import Inames, names_in
+from formcompiler.kernel.instructions import after, make_assignment, with_changes
+from formcompiler.kernel.names import names_in
+from formcompiler.licm.minimal import Inames
 from formcompiler.naming import Namer
-
-
-def with_changes(instruction: Any, **attributes: Any) -> Any:
-    """Return an instruction with other attributes of the same types.
-
-    It does what ``instruction.copy`` does, without its checks, which would take most of the time of the pass.
-    """
-    fields = instruction.fields
-    result = object.__new__(type(instruction))
-    vars(result).update({name: value for name, value in vars(instruction).items() if name in fields})
-    vars(result).update(attributes, _cached_hash=None)
-    return result
-
-
-_BLANK = lp.Assignment(
-    prim.Variable("blank"),
-    0,
-    id="blank",
-    within_inames=frozenset(),
-    within_inames_is_final=True,
-    depends_on=frozenset(),
-    depends_on_is_final=True,
-)
-
-_AFTER = HappensAfter(variable_name=None, instances_rel=None)
-"""All of an instruction comes after all of another one."""
 
 
 class Editor:
@@ -110,13 +84,7 @@ class Editor:
         """Add an instruction, in the given loops and the lanes of its target, and return the item that runs it."""
         identifier = self._ids.unique(wish)
         lanes = names_in(target) & set(self._lanes)
-        self.instructions[identifier] = with_changes(
-            _BLANK,
-            assignee=target,
-            expression=value,
-            id=identifier,
-            within_inames=frozenset(loops) | lanes,
-        )
+        self.instructions[identifier] = make_assignment(target, value, identifier, lanes.union(loops))
         return RunInstruction(insn_id=identifier)
 
     def change(self, identifier: str, **attributes: Any) -> None:
@@ -245,8 +213,7 @@ def link_dependencies(kernel: lp.LoopKernel, reads: Callable[[Any], Inames]) -> 
             before.update(writers.get(name, ()), readers.get(name, ()))
         before.discard(instruction.id)
         is_same = before == instruction.happens_after.keys()
-        after = constantdict(dict.fromkeys(sorted(before), _AFTER))
-        result.append(instruction if is_same else with_changes(instruction, happens_after=after))
+        result.append(instruction if is_same else with_changes(instruction, happens_after=after(sorted(before))))
         for name in written:
             writers.setdefault(name, []).append(instruction.id)
         for name in read:

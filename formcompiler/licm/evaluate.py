@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
 
-from formcompiler.licm.minimal import names_in
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.substitute import substitute
 
 LARGEST_GRID = 4_000_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import loopy as lp
 import pymbolic.primitives as prim
 
+from formcompiler.kernel.instructions import with_changes
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import group_columns
 from formcompiler.licm.contract import contract_kernel
-from formcompiler.licm.edit import link_dependencies, with_changes
+from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
 from formcompiler.licm.regroup import flat_operands

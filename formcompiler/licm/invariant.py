@@ -24,9 +24,10 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
 from loopy.symbolic import IdentityMapper
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import accesses_in, names_in
+from formcompiler.licm.minimal import accesses_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.substitute import substitute
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import IdentityMapper, get_dependencies
+from loopy.symbolic import IdentityMapper
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.nest import Nest
-from formcompiler.licm.operands import operands
 from formcompiler.licm.scopes import Scopes
 
 Inames = frozenset[str]
@@ -58,23 +58,6 @@ def make_minimal_inames(kernel: lp.LoopKernel, nest: Nest, scopes: Scopes, instr
     return MinimalInames(instruction, around, scopes, least)
 
 
-@lru_cache(maxsize=1 << 17)
-def names_in(expression: Any) -> Inames:
-    """Return all names of variables in an expression, functions not among them."""
-    if not isinstance(expression, prim.ExpressionNode):
-        return frozenset().union(*map(names_in, expression)) if isinstance(expression, tuple) else frozenset()
-    if isinstance(expression, prim.Variable):
-        return frozenset([expression.name])
-    if isinstance(expression, (prim.Sum, prim.Product)):
-        return frozenset[str]().union(*map(names_in, expression.children))
-    if isinstance(expression, prim.Subscript):
-        return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
-    if isinstance(expression, prim.Call):
-        return frozenset[str]().union(*map(names_in, expression.parameters))
-    parts = operands(expression)
-    return frozenset[str]().union(*map(names_in, parts)) if parts else frozenset(get_dependencies(expression))
-
-
 @lru_cache(maxsize=1 << 16)
 def accesses_in(expression: Any) -> tuple[Any, ...]:
     """Return all variables and array accesses in an expression, in order; those in indices are not looked for."""
@@ -111,27 +94,3 @@ class _Finder(IdentityMapper[[]]):
         """Collect a variable."""
         self._found.append(expr)
         return expr
-
-
-def names_read(instruction: Any) -> Inames:
-    """Return the names that an instruction reads: in its expression, its predicates and its target's indices."""
-    if not isinstance(instruction, lp.Assignment):
-        return frozenset(instruction.read_dependency_names())
-    read = names_in(instruction.expression)
-    if isinstance(instruction.assignee, prim.Subscript):
-        read = read.union(*map(names_in, instruction.assignee.index_tuple))
-    return read.union(*map(names_in, instruction.predicates)) if instruction.predicates else read
-
-
-class Reads:
-    """Returns the names that instructions read; results are kept by identity, since hashing takes longer."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Inames]] = {}
-
-    def __call__(self, instruction: Any) -> Inames:
-        """Return the names that an instruction reads."""
-        known = self._known.get(id(instruction))
-        if known is None:
-            known = self._known[id(instruction)] = (instruction, names_read(instruction))
-        return known[1]

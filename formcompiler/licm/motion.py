@@ -12,10 +12,11 @@ from typing import Any
 
 import loopy as lp
 
+from formcompiler.kernel.instructions import with_changes
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.candidates import Context, find_common, find_hoistable
-from formcompiler.licm.edit import with_changes
-from formcompiler.licm.minimal import accesses_in, names_in
+from formcompiler.licm.minimal import accesses_in
 from formcompiler.licm.nest import Loops, Nest, least_prefix
 from formcompiler.licm.precompute import precompute
 from formcompiler.licm.regroup import Regroup

@@ -11,9 +11,9 @@ import pymbolic.primitives as prim
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 from loopy.kernel.data import VectorizeTag
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.candidates import Context, Graph, Key
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.replace import Replace
 from formcompiler.licm.schedule import find_places, insert
 from formcompiler.licm.scopes import Scopes

@@ -16,9 +16,10 @@ import loopy as lp
 import pymbolic.primitives as prim
 from loopy.schedule import LeaveLoop
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import make_minimal_inames, names_in
+from formcompiler.licm.minimal import make_minimal_inames
 from formcompiler.licm.substitute import substitute
 from formcompiler.licm.sums import LoopSum, rewrite_sums
 

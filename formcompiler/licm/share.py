@@ -22,9 +22,9 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import RunInstruction
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.homes import Homes
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.numbering import ATOM, CALL, LITERAL, PRODUCT, QUOTIENT, SUM
 from formcompiler.licm.statements import Context, Statement, Statements
 from formcompiler.licm.types import REAL_RESULT, function_name

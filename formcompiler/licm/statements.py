@@ -8,8 +8,9 @@ from typing import Any
 
 import pymbolic.primitives as prim
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.minimal import Inames, names_in
+from formcompiler.licm.minimal import Inames
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.numbering import ATOM, CALL, PRODUCT, QUOTIENT, SUM, Numbering
 from formcompiler.licm.substitute import substitute_with

@@ -10,10 +10,10 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.bilinear import Atoms, Plan, Scalars
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.substitute import substitute
 

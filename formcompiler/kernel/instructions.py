@@ -1,0 +1,48 @@
+"""New assignments and changed ones, without the checks of loopy's constructors, which would take most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import loopy as lp
+import pymbolic.primitives as prim
+from constantdict import constantdict
+from loopy.kernel.instruction import HappensAfter
+
+_BLANK = lp.Assignment(
+    prim.Variable("blank"),
+    0,
+    id="blank",
+    within_inames=frozenset(),
+    within_inames_is_final=True,
+    depends_on=frozenset(),
+    depends_on_is_final=True,
+)
+
+_AFTER = HappensAfter(variable_name=None, instances_rel=None)
+"""All of an instruction comes after all of another one."""
+
+
+def with_changes(instruction: Any, **attributes: Any) -> Any:
+    """Return an instruction with other attributes of the same types, as ``instruction.copy`` would.
+
+    Dependencies are given as ``happens_after``: see `after`.
+    """
+    fields = instruction.fields
+    result = object.__new__(type(instruction))
+    vars(result).update({name: value for name, value in vars(instruction).items() if name in fields})
+    vars(result).update(attributes, _cached_hash=None)
+    return result
+
+
+def make_assignment(target: Any, value: Any, own_id: str, inames: Iterable[str], **attributes: Any) -> Any:
+    """Return ``target = value`` inside of loops; with no dependencies, unless attributes say so (`with_changes`)."""
+    return with_changes(
+        _BLANK, assignee=target, expression=value, id=own_id, within_inames=frozenset(inames), **attributes
+    )
+
+
+def after(ids: Iterable[str]) -> constantdict[str, HappensAfter]:
+    """Return the attribute ``happens_after`` of an instruction that comes after others."""
+    return constantdict(dict.fromkeys(ids, _AFTER))
