@@ -26,6 +26,7 @@ from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import address_finder
 from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import find_wide, has_batch, vector_inames
+from formcompiler.kernel.names import names_read
 from formcompiler.kernel.parameters import Parameter
 from formcompiler.naming import Namer
 
@@ -301,10 +302,11 @@ def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset
     first: dict[str, Any] = {}
     scattered: set[str] = set()
     for instruction in kernel.instructions:
-        for name in instruction.write_dependency_names() | instruction.read_dependency_names():
+        read = names_read(instruction)
+        for name in read.union(instruction.assignee_var_names()):
             if name not in first:
                 first[name] = instruction
-                if name in instruction.read_dependency_names() or instruction.predicates:
+                if name in read or instruction.predicates:
                     scattered.add(name)
             elif not first[name].within_inames <= instruction.within_inames:
                 scattered.add(name)

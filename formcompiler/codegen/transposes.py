@@ -14,11 +14,11 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
 from formcompiler.codegen.expressions import ExpressionWriter
 from formcompiler.codegen.vectors import Vectors
 from formcompiler.kernel.addresses import AddressFinder, Linear, find_used_columns
+from formcompiler.kernel.names import names_in
 from formcompiler.naming import Namer
 
 
@@ -114,7 +114,7 @@ class Transposer:
     def _stored(self, instruction: Any) -> Any:
         target = instruction.assignee
         is_store = isinstance(target, prim.Subscript) and self._writer.is_vector(target)
-        if not is_store or target.aggregate.name in get_dependencies(instruction.expression):
+        if not is_store or target.aggregate.name in names_in(instruction.expression):
             return None
         has_calls = self._writer.split_calls(instruction.expression, Namer())[0]
         return None if has_calls else target
@@ -190,7 +190,7 @@ class Transposer:
         """Return how many elements of each line are stored: all that are transposed if nobody reads the rest."""
         n = len(lines.columns)
         last = [self._addresses.linear(i.assignee.index_tuple[-1], {lines.lane: 0}) for i in lines.instructions]
-        is_fixed = not any(lines.lane in get_dependencies(i.assignee.index_tuple[-1]) for i in lines.instructions)
+        is_fixed = not any(lines.lane in names_in(i.assignee.index_tuple[-1]) for i in lines.instructions)
         end = max(value.constant for value in last)
         is_free = is_fixed and not any(value.terms for value in last)
         missing = lines.size - n

@@ -21,10 +21,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopy.symbolic import get_dependencies
-
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import Linear
+from formcompiler.kernel.names import names_in
 from formcompiler.naming import Namer
 
 Element = Callable[[Linear], str]
@@ -71,7 +70,7 @@ class Vectors:
 
     def lane_of(self, expression: Any) -> str:
         """Return the lane that an expression depends on, or ""."""
-        found = sorted(get_dependencies(expression) & self.extents.keys())
+        found = sorted(names_in(expression) & self.extents.keys())
         if len(found) > 1:
             raise InternalCompilerError(f"{expression} has two kinds of lanes: {', '.join(found)}")
         return found[0] if found else ""

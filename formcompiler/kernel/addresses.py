@@ -11,13 +11,13 @@ from typing import Any
 import loopy as lp
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.choices import with_numbers
 from formcompiler.kernel.flops import is_box
 from formcompiler.kernel.linearize import vector_inames
+from formcompiler.kernel.names import names_in
 
 Expression = Any
 
@@ -145,8 +145,8 @@ def find_used_columns(kernel: lp.LoopKernel) -> dict[str, int]:
     used: dict[str, int] = {}
     for name, index in collector.found:
         if name in kernel.temporary_variables:
-            last = [extents[lane] for lane in lanes & get_dependencies(index)]
-            names = sorted(lanes & get_dependencies(index))
+            last = [extents[lane] for lane in lanes & names_in(index)]
+            names = sorted(lanes & names_in(index))
             values = [
                 finder.linear(index, dict(zip(names, at, strict=True))) for at in itertools.product(*map(range, last))
             ]

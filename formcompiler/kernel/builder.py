@@ -25,6 +25,7 @@ from loopy.kernel.data import Iname
 from loopy.translation_unit import make_program
 from pytools.tag import UniqueTag
 
+from formcompiler.kernel.names import names_in
 from formcompiler.kernel.program import Program
 from formcompiler.naming import Namer
 
@@ -157,7 +158,7 @@ class KernelBuilder:
 
         Everything is stated here (types, loops, dependencies), so that loopy has nothing to infer.
         """
-        used = {n for i in self._program.instructions for n in i.read_dependency_names() | i.write_dependency_names()}
+        used = {n for i in self._program.instructions for n in names_in(i.expression) | names_in(i.assignee)}
         temporaries = [t for t in self._temporaries if t.name in used]
         tags = {iname: frozenset([PointTag()]) for iname in self._point_loops}
         inames = [iname for domain in self._domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper
+
+from formcompiler.kernel.names import names_in
 
 Expression = Any
 
@@ -33,7 +34,7 @@ def choose(values: Sequence[Expression], lane: Expression) -> Expression:
 
 def is_choice(expression: Expression, lane: str) -> bool:
     """Return whether an expression chooses its value by nothing but the number of a lane."""
-    return isinstance(expression, prim.If) and get_dependencies(expression.condition) == {lane}
+    return isinstance(expression, prim.If) and names_in(expression.condition) == {lane}
 
 
 def with_numbers(expression: Expression, at: Mapping[str, int]) -> Expression:

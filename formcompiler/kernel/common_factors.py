@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
 from formcompiler.frontend.integrals import Integrand
 from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.names import names_in
 
 Expression = Any
 
@@ -79,12 +79,12 @@ def _product(factors: list[Expression]) -> Expression:
 
 
 def _without_unread(integrand: Integrand) -> Integrand:
-    read = {name for term in integrand.terms for name in get_dependencies(term.factor)}
+    read = {name for term in integrand.terms for name in names_in(term.factor)}
     kept = []
     for name, expression in reversed(integrand.definitions):
         if name in read:
             kept.append((name, expression))
-            read |= get_dependencies(expression)
+            read |= names_in(expression)
     return replace(integrand, definitions=tuple(reversed(kept)))
 
 

@@ -51,9 +51,15 @@ def count_expression_operations(expression: Any) -> int:
 def loop_extent(kernel: lp.LoopKernel, iname: str) -> int | str:
     """Return the number of trips of a loop of ours: a number, or the name of the parameter that holds it."""
     domain = kernel.get_inames_domain(frozenset([iname]))
+    return _extent(domain, iname)
+
+
+@lru_cache(maxsize=1 << 12)
+def _extent(domain: isl.BasicSet, iname: str) -> int | str:
     if domain.dim(isl.dim_type.param):
         return str(domain.get_dim_name(isl.dim_type.param, 0))
-    return int(kernel.get_constant_iname_length(iname))
+    values = isl.Set.from_basic_set(domain.project_out_except([iname], [isl.dim_type.set]))
+    return int(values.dim_max_val(0).to_python() - values.dim_min_val(0).to_python()) + 1
 
 
 def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) -> int:

@@ -51,7 +51,7 @@ def find_wide(kernel: lp.LoopKernel) -> dict[str, str]:
     """
     lanes = {name: int(kernel.get_constant_iname_length(name)) for name in vector_inames(kernel)}
     finder = _LastIndexFinder()
-    for instruction in kernel.instructions:
+    for instruction in kernel.instructions if lanes else ():
         finder(instruction.assignee)
         finder(instruction.expression)
     arrays = {**kernel.arg_dict, **kernel.temporary_variables}

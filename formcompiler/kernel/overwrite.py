@@ -8,8 +8,9 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper.evaluator import evaluate
+
+from formcompiler.kernel.names import names_in
 
 
 def assign_instead_of_adding(t_unit: lp.TranslationUnit, name: str) -> lp.TranslationUnit | None:
@@ -46,7 +47,7 @@ def _added(instruction: Any, name: str) -> Any:
     if not is_addition or not isinstance(target, prim.Subscript) or target.aggregate != prim.Variable(name):
         return None
     rest = value.children[1:]
-    if any(name in get_dependencies(e) for e in (*rest, *target.index_tuple)):
+    if any(name in names_in(e) for e in (*rest, *target.index_tuple)):
         return None
     return rest[0] if len(rest) == 1 else prim.Sum(rest)
 
@@ -55,7 +56,7 @@ def _indices(kernel: lp.LoopKernel, instruction: Any, tables: dict[str, Any]) ->
     """Return the indices of the target in all iterations, one array for each axis; None if they are not known."""
     inames = sorted(instruction.within_inames)
     known = {*inames, *tables}
-    if any(not get_dependencies(i) <= known for i in instruction.assignee.index_tuple):
+    if any(not names_in(i) <= known for i in instruction.assignee.index_tuple):
         return None
     extents = [int(kernel.get_constant_iname_length(iname)) for iname in inames]
     size = int(np.prod(extents))

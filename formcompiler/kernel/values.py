@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
 from formcompiler.frontend.integrals import Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.names import names_in
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,9 @@ class ValueWriter:
         self._geometry_type = geometry_type
         self._values = list(values)
         self.outer = {v.name for v in self._values if not v.varies} | set(outer)
+        names = {*integrand.terminals, *(name for name, _ in integrand.definitions)}
         for name, expression in integrand.definitions:
-            if get_dependencies(expression) & _names(integrand) <= self.outer:
+            if names_in(expression) & names <= self.outer:
                 self.outer.add(name)
 
     def write_terminals(self, *, inside: bool, point: Any = None) -> None:
@@ -78,7 +79,3 @@ class ValueWriter:
         else:
             geometric = terminal.kind not in ("coefficient", "constant")
             self._builder.declare(name, (), self._geometry_type if geometric else "scalar")
-
-
-def _names(integrand: Integrand) -> set[str]:
-    return {*integrand.terminals, *(name for name, _ in integrand.definitions)}

@@ -82,7 +82,7 @@ def _is_private_sum(facts: Analysis, name: str, loops: Loops) -> bool:
     inside = [n for n, i in enumerate(order) if loops[0] in facts.nest.loops[i]]
     for number, identifier in enumerate(order):
         instruction = facts.instruction(identifier)
-        if name not in instruction.write_dependency_names() | instruction.read_dependency_names():
+        if name not in facts.reads(instruction) and name not in instruction.assignee_var_names():
             continue
         if not isinstance(instruction, lp.Assignment) or instruction.predicates:
             return False

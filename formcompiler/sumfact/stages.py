@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
 from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.names import names_in
 from formcompiler.sumfact.arrays import Array, ArrayPool
 from formcompiler.sumfact.contraction import Key, Output, Stage, Table
 from formcompiler.sumfact.lines import LineMatrix, LineWriter, sum_of
@@ -280,7 +280,7 @@ def _split_constant(
     found: dict[bool, list[tuple[Key, Table]]] = {}
     for key, table in output.terms:
         entry = context.entry(direction, table, inner, after)
-        found.setdefault(bool(get_dependencies(entry) & names), []).append((key, table))
+        found.setdefault(bool(names_in(entry) & names), []).append((key, table))
     return list(found.values())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import loopy as lp
-from loopy.symbolic import get_dependencies
 
 from formcompiler.errors import VectorizationError
 from formcompiler.kernel.linearize import vector_inames
+from formcompiler.kernel.names import names_in
 from formcompiler.vectorize.cells import check_elementwise, target_of, widen
 
 
@@ -45,8 +45,8 @@ def find_narrow(kernel: lp.LoopKernel) -> dict[str, str]:
     """
     lanes = vector_inames(kernel)
     found: dict[str, str] = {}
-    for instruction in kernel.instructions:
-        missing = (get_dependencies(instruction.expression) - get_dependencies(instruction.assignee)) & lanes
+    for instruction in kernel.instructions if lanes else ():
+        missing = (names_in(instruction.expression) - names_in(instruction.assignee)) & lanes
         for lane in missing:
             name = target_of(instruction)
             if name not in kernel.temporary_variables or found.setdefault(name, lane) != lane:
