@@ -109,7 +109,8 @@ class Analysis:
 
     def is_integer(self, name: str) -> bool:
         """Tell whether a variable holds integers."""
-        dtype = {**self.kernel.arg_dict, **self.kernel.temporary_variables}[name].dtype
+        array = self.kernel.temporary_variables.get(name)
+        dtype = (self.kernel.arg_dict[name] if array is None else array).dtype
         return isinstance(dtype, lp.types.NumpyType) and dtype.numpy_dtype.kind in "iu"
 
     @cached_property

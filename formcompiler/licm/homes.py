@@ -34,13 +34,16 @@ class Homes:
 
     def home(self, number: int, context: Context) -> Context:
         """Return the loops and lanes in which a value is evaluated if an instruction needs it."""
-        known = self._homes.setdefault(context, {})
-        if number not in known:
+        known = self._homes.get(context)
+        if known is None:
+            known = self._homes[context] = {}
+        found = known.get(number)
+        if found is None:
             loops, lanes = context
             inames = self._statements.inames(number)
-            home = (least_prefix(loops, inames.intersection(loops)), inames & lanes)
-            known[number] = context if home == context else home
-        return known[number]
+            found = (least_prefix(loops, inames.intersection(loops)), inames & lanes)
+            found = known[number] = context if found == context else found
+        return found
 
     def operands(self, number: int, home: Context) -> list[int]:
         """Return the operands of a value in its home."""
@@ -91,28 +94,29 @@ class Homes:
             return combine(kind, [*signs, *next(iter(roots.values()))], is_flat=True)
         return combine(kind, [*signs, *(combine(kind, root, is_flat=True) for root in roots.values())], is_flat=True)
 
-    def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[tuple[int, Context]]:
-        """Yield each value with its home, once, those that contain others first."""
+    def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[tuple[int, Context, list[tuple[int, Context]]]]:
+        """Yield each value with its home and its operands with theirs, once, those that contain others first."""
         seen: set[tuple[int, Context]] = set()
         stack = [(number, self.home(number, context)) for number, context in reversed(roots)]
         while stack:
             number, home = stack.pop()
             if (number, home) not in seen:
                 seen.add((number, home))
-                yield number, home
-                stack += [(o, self.home(o, home)) for o in reversed(self.operands(number, home))]
+                below = [(o, self.home(o, home)) for o in self.operands(number, home)]
+                yield number, home, below
+                stack += reversed(below)
 
     def _share_pairs(self, roots: list[tuple[int, Context]]) -> None:
         nodes: dict[Context, list[int]] = {}
-        for number, home in self._reachable(roots):
+        for number, home, _ in self._reachable(roots):
             if self._numbering.values[number].kind in (SUM, PRODUCT):
                 nodes.setdefault(home, []).append(number)
         self._operands = {home: PairSharing(self._numbering, numbers).operands for home, numbers in nodes.items()}
 
     def _count_uses(self, roots: list[tuple[int, Context]]) -> None:
         used = [(number, self.home(number, context)) for number, context in roots]
-        for number, home in self._reachable(roots):
-            used += [(o, self.home(o, home)) for o in self.operands(number, home)]
+        for _, _, below in self._reachable(roots):
+            used += below
         for number, home in used:
             counts = self._uses.setdefault(home, {})
             counts[number] = counts.get(number, 0) + 1

@@ -82,7 +82,7 @@ class _Shrinker:
                 continue
             if instruction.assignee_name in self._arrays:
                 yield name, instruction.assignee, True
-            if not self._arrays.isdisjoint(names_in(instruction.expression)):
+            if not self._arrays.isdisjoint(self._facts.reads(instruction)):
                 for access in accesses_in(instruction.expression):
                     if getattr(getattr(access, "aggregate", access), "name", None) in self._arrays:
                         yield name, access, False
@@ -227,7 +227,7 @@ class _Shrinker:
     def _redirect(self, part: _Part, target: Any, kept: list[int]) -> None:
         mapper = _Redirect(part, target.aggregate if isinstance(target, prim.Subscript) else target, kept)
         for name, instruction in self._editor.instructions.items():
-            if isinstance(instruction, lp.Assignment) and part.name in names_in(instruction.expression):
+            if isinstance(instruction, lp.Assignment) and part.name in self._facts.reads(instruction):
                 self._editor.change(name, expression=mapper(instruction.expression))
 
 
