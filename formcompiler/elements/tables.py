@@ -14,6 +14,8 @@ import numpy.typing as npt
 from formcompiler.elements.cells import TENSOR_CELLS, FloatArray, cell_type
 from formcompiler.errors import UnsupportedFormError
 
+_NOISE = 64 * float(np.finfo(np.float64).eps)
+
 Element = Any
 """An element of basix.ufl."""
 
@@ -89,7 +91,7 @@ def _clean(table: FloatArray) -> FloatArray:
     scale = max(1.0, float(np.abs(table).max(initial=0.0)))
     result = table.copy()
     for exact in (-1.0, 0.0, 1.0):
-        result[np.abs(result - exact) < 64 * np.finfo(np.float64).eps * scale] = exact
+        result[np.abs(result - exact) < _NOISE * scale] = exact
     return result
 
 
@@ -113,9 +115,19 @@ class TensorFactor:
     symmetric: bool
 
     def tabulate(self, derivative: int, points: FloatArray) -> FloatArray:
-        """Return one derivative of the 1D basis in natural order at 1D points, axes (point, basis function)."""
-        table = self.element.tabulate(derivative, points.reshape(-1, 1))[derivative, :, :, 0]
-        return _clean(np.asarray(table, dtype=np.float64)[:, self.order])
+        """Return one derivative of the 1D basis in natural order at 1D points, axes (point, basis function).
+
+        Tables are kept, since plans of contractions ask for them again and again: they are not to be written to.
+        """
+        return _tabulate_line(self, derivative, np.asarray(points, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _tabulate_line(factor: TensorFactor, derivative: int, points: bytes) -> FloatArray:
+    table = factor.element.tabulate(derivative, np.frombuffer(points).reshape(-1, 1))[derivative, :, :, 0]
+    result = _clean(np.asarray(table, dtype=np.float64)[:, factor.order])
+    result.setflags(write=False)
+    return result
 
 
 @lru_cache(maxsize=256)

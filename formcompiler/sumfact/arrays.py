@@ -85,6 +85,8 @@ class LineTables:
         self._builder = builder
         self._access = access
         self._walks: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._matrices: dict[tuple[Any, ...], LineMatrix] = {}
+        self._constant: dict[tuple[Any, ...], bool] = {}
 
     def matrix(self, role: int, factor: TensorFactor, table: Table, side: int, *, transposed: bool) -> LineMatrix:
         """Return what acts along lines of a role: from dofs to points, or transposed.
@@ -96,6 +98,12 @@ class LineTables:
             side: Cell whose flag chooses among tables.
             transposed: Whether the matrix goes from points to dofs (to points, if collocated).
         """
+        key = (role, factor, table, side, transposed)
+        if key not in self._matrices:
+            self._matrices[key] = self._make_matrix(role, factor, table, side, transposed=transposed)
+        return self._matrices[key]
+
+    def _make_matrix(self, role: int, factor: TensorFactor, table: Table, side: int, *, transposed: bool) -> LineMatrix:
         points = self.points(role, side)
         fixed = len(points) == 1 or self.is_mirrored(role, side)
         if isinstance(table, Collocated):
@@ -116,9 +124,12 @@ class LineTables:
 
     def is_constant(self, role: int, factor: TensorFactor, order: int, side: int) -> bool:
         """Return whether a derivative of all basis functions is the same at all points of all cells."""
-        points = self.points(role, side)
-        values = factor.tabulate(order, points[0])
-        return self._access.frame.selectors is None and bool(np.abs(values - values[0]).max(initial=0.0) < _NOISE)
+        key = (role, factor, order, side)
+        if key not in self._constant:
+            values = factor.tabulate(order, self.points(role, side)[0])
+            is_same = bool(np.abs(values - values[0]).max(initial=0.0) < _NOISE)
+            self._constant[key] = self._access.frame.selectors is None and is_same
+        return self._constant[key]
 
     def is_mirrored(self, role: int, side: int) -> bool:
         """Return whether the second flag stands for the points of the first in reverse."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -37,13 +37,16 @@ class Layout:
     n_dofs: Extents
     n_points: tuple[int, ...]
     is_constant: Callable[[int, Table], bool] = lambda direction, table: False
+    _known: dict[Key, Extents] = field(default_factory=dict, compare=False, repr=False)
 
     def extents(self, key: Key) -> Extents:
         """Return the extents of the array of a key."""
-        return tuple(
-            self.n_dofs[d] if table is None else ((1,) if self.is_constant(d, table) else (self.n_points[d],))
-            for d, table in enumerate(key)
-        )
+        if key not in self._known:
+            self._known[key] = tuple(
+                self.n_dofs[d] if table is None else ((1,) if self.is_constant(d, table) else (self.n_points[d],))
+                for d, table in enumerate(key)
+            )
+        return self._known[key]
 
 
 @dataclass(frozen=True)
