@@ -25,6 +25,7 @@ from loopy.kernel.data import Iname
 from loopy.translation_unit import make_program
 from pytools.tag import UniqueTag
 
+from formcompiler.kernel.instructions import make_temporary
 from formcompiler.kernel.names import names_in
 from formcompiler.kernel.program import Program
 from formcompiler.naming import Namer
@@ -77,17 +78,7 @@ class KernelBuilder:
 
     def declare(self, name: str, shape: tuple[int, ...] = (), dtype: Any = "scalar") -> None:
         """Add a temporary whose name is among the reserved ones; dtype None leaves its type to inference."""
-        if dtype is not None:
-            dtype = self.dtype if dtype == "scalar" else np.dtype(dtype)
-        self._temporaries.append(
-            lp.TemporaryVariable(
-                name,
-                dtype=dtype,
-                shape=shape,
-                address_space=lp.AddressSpace.PRIVATE,
-                alignment=64 if shape else None,
-            )
-        )
+        self._temporaries.append(make_temporary(name, shape, self.dtype if dtype == "scalar" else dtype))
 
     def table(self, wish: str, values: npt.NDArray[Any]) -> str:
         """Add a constant table and return its name; equal tables are stored once."""

@@ -1,8 +1,9 @@
-"""New assignments and changed ones, without the checks of loopy's constructors, which would take most of the time."""
+"""New assignments and temporaries, without the checks of loopy's constructors, which would take most of the time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import loopy as lp
@@ -46,3 +47,22 @@ def make_assignment(target: Any, value: Any, own_id: str, inames: Iterable[str],
 def after(ids: Iterable[str]) -> constantdict[str, HappensAfter]:
     """Return the attribute ``happens_after`` of an instruction that comes after others."""
     return constantdict(dict.fromkeys(ids, _AFTER))
+
+
+def make_temporary(name: str, shape: tuple[int, ...], dtype: Any) -> lp.TemporaryVariable:
+    """Return a private temporary; its type is inferred if it is None. Arrays start at a multiple of 64 bytes."""
+    model = _model(shape, dtype)
+    result: lp.TemporaryVariable = object.__new__(type(model))
+    vars(result).update(vars(model), name=name)
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _model(shape: tuple[int, ...], dtype: Any) -> lp.TemporaryVariable:
+    return lp.TemporaryVariable(
+        "model",
+        dtype=dtype,
+        shape=shape,
+        address_space=lp.AddressSpace.PRIVATE,
+        alignment=64 if shape else None,
+    )

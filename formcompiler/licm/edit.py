@@ -13,7 +13,7 @@ import pymbolic.primitives as prim
 from loopy.kernel.data import Iname
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
-from formcompiler.kernel.instructions import after, make_assignment, with_changes
+from formcompiler.kernel.instructions import after, make_assignment, make_temporary, with_changes
 from formcompiler.kernel.names import names_in
 from formcompiler.licm.minimal import Inames
 from formcompiler.naming import Namer
@@ -47,13 +47,7 @@ class Editor:
         """Add a temporary and return its access: one axis per index, a last one for a lane."""
         name = self._names.unique(wish)
         shape = (*extents, *(self._lanes[i] for i in index[len(extents) :]))
-        self._temporaries[name] = lp.TemporaryVariable(
-            name,
-            dtype=dtype,
-            shape=shape,
-            address_space=lp.AddressSpace.PRIVATE,
-            alignment=64 if shape else None,
-        )
+        self._temporaries[name] = make_temporary(name, shape, dtype)
         variable = prim.Variable(name)
         return variable[tuple(map(prim.Variable, index))] if index else variable
 
