@@ -21,7 +21,6 @@ from formcompiler.kernels import StageObserver, compile_kernel
 from formcompiler.naming import Namer
 from formcompiler.options import Options, make_options
 from formcompiler.pipeline import candidates
-from formcompiler.verify import check_verified, describe, verify_form
 
 if TYPE_CHECKING:
     from formcompiler.runtime.run import RunResult
@@ -104,6 +103,8 @@ def verify_file(form_file: FormFile, options: Options) -> Iterator[str]:
         UnsupportedFormError: if a form is outside the language.
         VerificationError: at the first kernel whose difference rounding does not explain.
     """
+    from formcompiler.verify import check_verified, describe, verify_form  # scipy takes its time to load
+
     settings = dataclasses.asdict(options)
     for operator in plan_file(form_file, options):
         for role, form in operator.forms.items():
