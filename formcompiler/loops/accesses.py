@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -11,10 +12,11 @@ import loopy as lp
 import numpy as np
 import pymbolic.primitives as prim
 from loopy.diagnostic import ExpressionToAffineConversionError
-from loopy.symbolic import IdentityMapper, WalkMapper, condition_to_set, get_dependencies, pwaff_from_expr
+from loopy.symbolic import IdentityMapper, condition_to_set, get_dependencies, pwaff_from_expr
 
 from formcompiler.errors import TransformError
 from formcompiler.loops.order import ProgramOrder
+from formcompiler.loops.references import Reference, find_references
 
 _TABLE_LIMIT = 1024
 """Constant index tables of more entries are not looked into."""
@@ -28,94 +30,44 @@ class Access:
         key: Its name, unique in the kernel.
         instruction: Id of the instruction.
         variable: Name of the argument or temporary.
+        memory: Name of the memory that is touched; what touches different memory is independent.
         subscript: The index expressions; none for a scalar.
         is_write: Whether it writes.
-        relation: From iterations of the instruction (loops outermost first) to elements. An access that is not exact
-            is related to all elements that it could touch.
-        is_exact: Whether the relation is exact: affine, and not under a condition that isl cannot express.
         is_conditional: Whether it happens only under a condition.
+        is_plain: Whether it happens once in each iteration, and the subscript tells all about what is touched.
     """
 
     key: str
     instruction: str
     variable: str
+    memory: str
     subscript: tuple[Any, ...]
     is_write: bool
-    relation: isl.Map
-    is_exact: bool
     is_conditional: bool
+    is_plain: bool
+    _relate: Callable[[], tuple[isl.Map, bool]]
+
+    @cached_property
+    def _related(self) -> tuple[isl.Map, bool]:
+        return self._relate()
 
     @property
-    def memory(self) -> str:
-        """Return the name of the memory that is touched; what touches different memory is independent."""
-        return str(self.relation.get_tuple_name(isl.dim_type.out))
+    def relation(self) -> isl.Map:
+        """Return the relation from iterations of the instruction (loops outermost first) to elements.
+
+        An access that is not exact is related to all elements that it could touch.
+        """
+        return self._related[0]
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the relation is exact: affine, and not under a condition that isl cannot express."""
+        return self._related[1]
 
     def __str__(self) -> str:
         """Return it as it stands in the instruction."""
         index = ", ".join(map(str, self.subscript)).replace("+ -", "- ")
         return f"{self.variable}[{index}]" if self.subscript else self.variable
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A reference before its relation is known."""
-
-    variable: str
-    subscript: tuple[Any, ...] | None
-    conditions: tuple[Any, ...]
-    reduction_inames: tuple[str, ...]
-
-
-class _References(WalkMapper[[]]):
-    """Collects the references of an expression in the order in which they stand there."""
-
-    def __init__(self, variables: Iterable[str]) -> None:
-        super().__init__()
-        self._variables = frozenset(variables)
-        self._conditions: tuple[Any, ...] = ()
-        self._reduction_inames: tuple[str, ...] = ()
-        self.found: list[Reference] = []
-
-    def _add(self, name: str, subscript: tuple[Any, ...] | None) -> None:
-        if name in self._variables:
-            self.found.append(Reference(name, subscript, self._conditions, self._reduction_inames))
-
-    def map_variable(self, expr: Any) -> None:
-        self._add(expr.name, ())
-
-    def map_tagged_variable(self, expr: Any, *args: Any, **kwargs: Any) -> None:
-        self._add(expr.name, ())
-
-    def map_subscript(self, expr: Any) -> None:
-        self._add(expr.aggregate.name, expr.index_tuple)
-        for index in expr.index_tuple:
-            self.rec(index)
-
-    def map_linear_subscript(self, expr: Any) -> None:
-        self._add(expr.aggregate.name, None)
-        self.rec(expr.index)
-
-    def map_sub_array_ref(self, expr: Any) -> None:
-        self._add(expr.subscript.aggregate.name, None)
-
-    def map_call(self, expr: Any) -> None:
-        for parameter in expr.parameters:
-            self.rec(parameter)
-
-    def map_if(self, expr: Any) -> None:
-        self.rec(expr.condition)
-        outer = self._conditions
-        self._conditions = (*outer, expr.condition)
-        self.rec(expr.then)
-        self._conditions = (*outer, prim.LogicalNot(expr.condition))
-        self.rec(expr.else_)
-        self._conditions = outer
-
-    def map_reduction(self, expr: Any) -> None:
-        outer = self._reduction_inames
-        self._reduction_inames = (*outer, *expr.inames)
-        self.rec(expr.expr)
-        self._reduction_inames = outer
 
 
 def iteration_domain(kernel: lp.LoopKernel, loops: Sequence[str]) -> isl.Set:
@@ -147,13 +99,6 @@ def reorder(domain: isl.Set, names: Sequence[str]) -> isl.Set:
     return domain
 
 
-def find_references(expression: Any, variables: Iterable[str]) -> list[Reference]:
-    """Return all references to the variables, in the order in which they stand in the expression."""
-    mapper = _References(variables)
-    mapper(expression)
-    return mapper.found
-
-
 class AccessFinder:
     """Finds the accesses of a kernel's instructions.
 
@@ -167,9 +112,11 @@ class AccessFinder:
         self._order = order
         self._arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)} | set(kernel.temporary_variables)
         self._domains: dict[tuple[str, ...], isl.Set] = {}
-        self._renumbered = find_renumbered(
-            kernel, (r for i in kernel.instructions for r, _ in self._references(i)), self._arrays
-        )
+
+    @cached_property
+    def _renumbered(self) -> dict[str, frozenset[int]]:
+        references = (r for i in self._kernel.instructions for r, _ in self._references(i))
+        return find_renumbered(self._kernel, references, self._arrays)
 
     def accesses(self, instruction_id: str) -> tuple[Access, ...]:
         """Return the accesses of an instruction: reads in the order of the expression, then indices, then writes."""
@@ -197,8 +144,27 @@ class AccessFinder:
         return found
 
     def _make(self, key: str, instruction: Any, reference: Reference, is_write: bool) -> Access:
-        loops = self._order.loops[instruction.id]
         conditions = (*sorted(instruction.predicates, key=str), *reference.conditions)
+        memory, shape = self._storage(reference)
+        is_whole = reference.subscript is None or bool(shape and not reference.subscript)
+        is_alone = len(instruction.assignees) == 1 and not conditions and not reference.reduction_inames
+        return Access(
+            key,
+            instruction.id,
+            reference.variable,
+            memory,
+            reference.subscript or (),
+            is_write,
+            bool(conditions),
+            is_alone and not is_whole and memory == reference.variable,
+            lambda: self._find_relation(key, instruction, reference, conditions),
+        )
+
+    def _find_relation(
+        self, key: str, instruction: Any, reference: Reference, conditions: tuple[Any, ...]
+    ) -> tuple[isl.Map, bool]:
+        """Return the relation of an access, and whether it is exact."""
+        loops = self._order.loops[instruction.id]
         domain = self.domain((*loops, *reference.reduction_inames))
         domain = self._with_parameters(domain, (*conditions, *(reference.subscript or ())))
         is_exact = True
@@ -215,16 +181,7 @@ class AccessFinder:
         relation, is_affine = self._relate(domain, subscript, shape)
         relation = relation.project_out(isl.dim_type.in_, len(loops), len(reference.reduction_inames))
         relation = relation.set_tuple_name(isl.dim_type.in_, key).set_tuple_name(isl.dim_type.out, memory)
-        return Access(
-            key,
-            instruction.id,
-            reference.variable,
-            reference.subscript or (),
-            is_write,
-            relation,
-            is_exact and is_affine,
-            bool(conditions),
-        )
+        return relation, is_exact and is_affine
 
     def _with_parameters(self, domain: isl.Set, expressions: Iterable[Any]) -> isl.Set:
         """Return the domain with all value arguments of the expressions as parameters."""
@@ -311,7 +268,7 @@ def _find_lookup(kernel: lp.LoopKernel, index: Any, arrays: Collection[str]) -> 
     if len(tables.found) != 1 or get_dependencies(outer) != {"_entry"}:
         return None
     function = affine_function(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, ["_entry"]), outer)
-    values = _table_values(kernel, tables.found[0].aggregate.name)
+    values = table_values(kernel, tables.found[0].aggregate.name)
     if function is None or not function.is_injective() or len(np.unique(values)) < values.size:
         return None
     return tables.found[0], outer
@@ -327,13 +284,13 @@ class _Collected(IdentityMapper[[]]):
 
     def map_subscript(self, expr: Any) -> Any:
         """Replace a look-up."""
-        if _table_values(self._kernel, expr.aggregate.name) is None:
+        if table_values(self._kernel, expr.aggregate.name) is None:
             return expr
         self.found.append(expr)
         return prim.Variable("_entry")
 
 
-def _table_values(kernel: lp.LoopKernel, name: str) -> Any:
+def table_values(kernel: lp.LoopKernel, name: str) -> Any:
     """Return the entries of a constant table of integers, or None if the variable is not one."""
     array = kernel.temporary_variables.get(name)
     values = None if array is None or not array.read_only else array.initializer
@@ -368,7 +325,7 @@ class _Tables(IdentityMapper[[]]):
 
     def map_subscript(self, expr: Any) -> Any:
         """Look up in a table, if it is one whose entries are known integers."""
-        values = _table_values(self._kernel, expr.aggregate.name)
+        values = table_values(self._kernel, expr.aggregate.name)
         if values is None or values.size > _TABLE_LIMIT:
             return expr
         relation = isl.Map.from_domain_and_range(self.domain, isl.Set("{ [] }"))

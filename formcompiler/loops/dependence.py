@@ -18,9 +18,9 @@ elements that could be meant are, and the dependence says so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import islpy as isl
@@ -34,7 +34,9 @@ from formcompiler.loops.flow import FlowFinder, Kind
 from formcompiler.loops.order import LoopNest, ProgramOrder, find_order
 from formcompiler.loops.program import to_kernel
 from formcompiler.loops.vectors import Vector, find_vectors, format_vector, level_of
+from formcompiler.loops.visits import VisitedFlow, VisitFinder
 
+_Key = tuple[Kind, int, int]
 _KIND_ORDER = {"true": 0, "anti": 1, "output": 2}
 
 
@@ -47,20 +49,36 @@ class Dependence:
         source: The access that comes first.
         sink: The access that must wait.
         loops: The loops around both instructions, outermost first.
-        relation: From iterations of the source's instruction to those of the sink's, in all their loops.
-        vectors: Distance vectors in the common loops; an entry that is not constant is a sign: "+" positive, "-"
-            negative, "0+" not negative, "0-" not positive, "*" unknown. The zero vector is a dependence inside of one
-            iteration.
-        is_exact: Whether each pair of the relation is a dependence for sure.
+        carriers: The loops that carry it, outermost first; none if it stays inside of iterations.
+        crossed: The loops of which source and sink are in different iterations, for some pair, outermost first.
     """
 
     kind: Kind
     source: Access
     sink: Access
     loops: tuple[str, ...]
-    relation: isl.Map
-    vectors: tuple[Vector, ...]
-    is_exact: bool
+    carriers: tuple[str, ...]
+    crossed: tuple[str, ...]
+    _relate: Callable[[], isl.Map]
+
+    @cached_property
+    def relation(self) -> isl.Map:
+        """Return the pairs of iterations of the source's instruction and of the sink's, in all their loops."""
+        return self._relate()
+
+    @cached_property
+    def vectors(self) -> tuple[Vector, ...]:
+        """Return the distance vectors in the common loops.
+
+        An entry that is not constant is a sign: "+" positive, "-" negative, "0+" not negative, "0-" not positive, "*"
+        unknown. The zero vector is a dependence inside of one iteration.
+        """
+        return find_vectors(self.distances)
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether each pair of the relation is a dependence for sure."""
+        return self.source.is_exact and self.sink.is_exact
 
     @property
     def variable(self) -> str:
@@ -76,11 +94,6 @@ class Dependence:
     def levels(self) -> tuple[int | None, ...]:
         """Return the level of each vector; None for the zero vector."""
         return tuple(map(level_of, self.vectors))
-
-    @property
-    def carriers(self) -> tuple[str, ...]:
-        """Return the loops that carry it, outermost first; none if it stays inside of iterations."""
-        return tuple(self.loops[n - 1] for n in sorted({level for level in self.levels if level}))
 
     @property
     def is_constant(self) -> bool:
@@ -228,6 +241,7 @@ class _Finder:
     def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder) -> None:
         self._order = order
         self._accesses = AccessFinder(kernel, order)
+        self._visits = VisitFinder(kernel, order)
         self._flows = FlowFinder(order)
 
     def find(self, instructions: Sequence[str], variables: Collection[str] | None = None) -> tuple[Dependence, ...]:
@@ -236,14 +250,47 @@ class _Finder:
         written = {a.memory for a in accesses if a.is_write}
         accesses = [a for a in accesses if a.memory in written and (variables is None or a.variable in variables)]
         rank = {a.key: n for n, a in enumerate(accesses)}
-        found = [self._make(*flow) for flow in self._flows.flows(accesses)]
+        by_memory: dict[str, list[Access]] = {}
+        for access in accesses:
+            by_memory.setdefault(access.memory, []).append(access)
+        found = [dependence for group in by_memory.values() for dependence in self._of_memory(group)]
         found.sort(key=lambda d: (rank[d.sink.key], rank[d.source.key], _KIND_ORDER[d.kind]))
         return tuple(found)
 
-    def _make(self, kind: Kind, source: Access, sink: Access, relation: isl.Map) -> Dependence:
-        loops = self._order.common_loops(source.instruction, sink.instruction)
-        vectors = find_vectors(distance_set(relation, len(loops)))
+    def _of_memory(self, accesses: Sequence[Access]) -> Iterator[Dependence]:
+        """Find the dependences between accesses to one memory: by visits if that can be done, or else by isl."""
+
+        @cache
+        def relations() -> dict[_Key, isl.Map]:
+            return {
+                (kind, i, j): self._named(r, accesses[i], accesses[j]) for kind, i, j, r in self._flows.flows(accesses)
+            }
+
+        visited = self._visits.flows(accesses)
+        if visited is None:
+            visited = [self._describe(key, r, accesses) for key, r in relations().items()]
+        for flow in visited:
+            source, sink = accesses[flow.source], accesses[flow.sink]
+            loops = self._order.common_loops(source.instruction, sink.instruction)
+            carriers, crossed = (tuple(loops[n] for n in places) for places in (flow.carriers, flow.crossed))
+            relate = partial(_look_up, relations, (flow.kind, flow.source, flow.sink))
+            yield Dependence(flow.kind, source, sink, loops, carriers, crossed, relate)
+
+    def _describe(self, key: _Key, relation: isl.Map, accesses: Sequence[Access]) -> VisitedFlow:
+        kind, source, sink = key
+        n_loops = len(self._order.common_loops(accesses[source].instruction, accesses[sink].instruction))
+        vectors = find_vectors(distance_set(relation, n_loops))
+        levels = sorted({level - 1 for vector in vectors if (level := level_of(vector))})
+        crossed = [n for n in range(n_loops) if any(vector[n] != 0 for vector in vectors)]
+        return VisitedFlow(kind, source, sink, tuple(levels), tuple(crossed))
+
+    def _named(self, relation: isl.Map, source: Access, sink: Access) -> isl.Map:
+        """Return a relation with the names of loops."""
         for end, access in ((isl.dim_type.in_, source), (isl.dim_type.out, sink)):
             for n, iname in enumerate(self._order.loops[access.instruction]):
                 relation = relation.set_dim_name(end, n, iname)
-        return Dependence(kind, source, sink, loops, relation, vectors, source.is_exact and sink.is_exact)
+        return relation
+
+
+def _look_up(relations: Callable[[], Mapping[_Key, isl.Map]], key: _Key) -> isl.Map:
+    return relations()[key]

@@ -11,7 +11,7 @@ from formcompiler.loops.accesses import Access
 from formcompiler.loops.order import ProgramOrder
 
 Kind = Literal["true", "anti", "output"]
-_Flows = list[tuple[Kind, int, int, isl.Map]]
+Flows = list[tuple[Kind, int, int, isl.Map]]
 
 
 class FlowFinder:
@@ -23,22 +23,18 @@ class FlowFinder:
 
     def __init__(self, order: ProgramOrder) -> None:
         self._order = order
-        self._known: dict[tuple[str, ...], _Flows] = {}
+        self._known: dict[tuple[str, ...], Flows] = {}
 
-    def flows(self, accesses: Sequence[Access]) -> list[tuple[Kind, Access, Access, isl.Map]]:
-        """Return kind, source, sink and relation of all dependences between accesses to the same memory."""
-        by_memory: dict[str, list[Access]] = {}
-        for access in accesses:
-            by_memory.setdefault(access.memory, []).append(access)
-        found = []
-        for group in by_memory.values():
-            for kind, source, sink, relation in self._flows_of_memory(group):
-                relation = relation.set_tuple_name(isl.dim_type.in_, group[source].instruction)
-                relation = relation.set_tuple_name(isl.dim_type.out, group[sink].instruction)
-                found.append((kind, group[source], group[sink], relation))
+    def flows(self, accesses: Sequence[Access]) -> Flows:
+        """Return kind, positions of source and sink, and relation of all dependences between accesses to one memory."""
+        found: Flows = []
+        for kind, source, sink, relation in self._flows_of_memory(accesses):
+            relation = relation.set_tuple_name(isl.dim_type.in_, accesses[source].instruction)
+            relation = relation.set_tuple_name(isl.dim_type.out, accesses[sink].instruction)
+            found.append((kind, source, sink, relation))
         return found
 
-    def _flows_of_memory(self, accesses: Sequence[Access]) -> _Flows:
+    def _flows_of_memory(self, accesses: Sequence[Access]) -> Flows:
         relations = [_anonymous(a.relation, f"A{n}") for n, a in enumerate(accesses)]
         times = _times(self._order, accesses)
         signature = tuple(
@@ -62,29 +58,35 @@ def _times(order: ProgramOrder, accesses: Sequence[Access]) -> list[list[str]]:
 
     Positions count only what is accessed here, so that equal patterns look equal.
     """
-    places = [order.positions[a.instruction] for a in accesses]
-    siblings: dict[tuple[int, ...], set[int]] = {}
-    for place in places:
-        for n, position in enumerate(place):
-            siblings.setdefault(place[:n], set()).add(position)
+    places = dense_positions([order.positions[a.instruction] for a in accesses])
     depth = max(map(len, places))
     times = []
     for place in places:
         time: list[str] = []
         for n, position in enumerate(place):
-            time += [str(sorted(siblings[place[:n]]).index(position)), f"i{n}"]
+            time += [str(position), f"i{n}"]
         times.append(time[:-1] + ["0"] * (2 * (depth - len(place))))
     return times
 
 
-def _find_flows(accesses: Sequence[Access], relations: Sequence[isl.Map], times: Sequence[list[str]]) -> _Flows:
+def dense_positions(places: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return positions in loops (`ProgramOrder.positions`) in which only the given ones are counted."""
+    siblings: dict[tuple[int, ...], set[int]] = {}
+    for place in places:
+        for n, position in enumerate(place):
+            siblings.setdefault(place[:n], set()).add(position)
+    rank = {p: {position: n for n, position in enumerate(sorted(found))} for p, found in siblings.items()}
+    return [tuple(rank[place[:n]][position] for n, position in enumerate(place)) for place in places]
+
+
+def _find_flows(accesses: Sequence[Access], relations: Sequence[isl.Map], times: Sequence[list[str]]) -> Flows:
     reads = [n for n, a in enumerate(accesses) if not a.is_write]
     writes = [n for n, a in enumerate(accesses) if a.is_write]
     exact = [a.is_exact for a in accesses]
     if not writes:
         return []
     forward = _schedule(times, relations, "")
-    found: _Flows = [("output", i, j, m) for i, j, m in _last_sources(writes, writes, relations, exact, forward)]
+    found: Flows = [("output", i, j, m) for i, j, m in _last_sources(writes, writes, relations, exact, forward)]
     if reads:
         backward = _schedule(times, relations, "-")
         found += [("true", i, j, m) for i, j, m in _last_sources(reads, writes, relations, exact, forward)]

@@ -156,8 +156,6 @@ def find_privatization_obstacle(
         if iname not in kernel.id_to_insn[name].within_inames:
             return f"instruction {name} uses {variable} outside of loop {iname}"
     for dependence in dependences:
-        if dependence.variable == variable and dependence.kind == "true":
-            place = dependence.loops.index(iname)
-            if any(vector[place] != 0 for vector in dependence.vectors):
-                return f"an iteration of {iname} reads what another wrote: {dependence}"
+        if dependence.variable == variable and dependence.kind == "true" and iname in dependence.crossed:
+            return f"an iteration of {iname} reads what another wrote: {dependence}"
     return None

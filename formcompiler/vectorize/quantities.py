@@ -21,12 +21,10 @@ comes later; dependences are those of `formcompiler.loops`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import combinations
 
 import loopy as lp
-from loopy.symbolic import get_dependencies
 
 from formcompiler.errors import VectorizationError
 from formcompiler.loops import analyse_nest, find_dependences, find_order
@@ -38,9 +36,6 @@ from formcompiler.vectorize.packing import CostModel, find_groups
 from formcompiler.vectorize.strands import StrandGraph, find_strands
 from formcompiler.vectorize.strip import Stripper, examine
 from formcompiler.vectorize.webs import find_written_arrays, split_webs
-
-_MOST_PAIRS = 20_000
-"""Pairs of places of an argument, times its entries to the power of its axes, whose dependences are looked for."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,6 @@ def fuse_quantities(kernel: lp.LoopKernel, n_lanes: int) -> FusedQuantities:
         VectorizationError: if no two quantities can, or should, run together.
     """
     names = {*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames()}
-    _check_size(kernel)
     order = find_order(kernel)
     dependences = find_dependences(kernel, variables=find_written_arrays(kernel))
     renamed, kept = split_webs(kernel, order, dependences, Namer(names))
@@ -115,19 +109,6 @@ def fuse_quantities(kernel: lp.LoopKernel, n_lanes: int) -> FusedQuantities:
     fused, loops = fuse(renamed, graph, groups)
     point_loops = dict.fromkeys(s.loops[0] for s in graph.strands if s.is_pointwise)
     return FusedQuantities(fused, loops, tuple(i for i in point_loops if i in fused.all_inames()))
-
-
-def _check_size(kernel: lp.LoopKernel) -> None:
-    """Check that the dependences between contributions to each argument can be found within seconds."""
-    for argument in kernel.args:
-        targets = [i.assignee for i in kernel.instructions if argument.name in i.assignee_var_names()]
-        looked_up = [t for t in targets if (get_dependencies(t) - {argument.name}) & kernel.temporary_variables.keys()]
-        shape = getattr(argument, "shape", ())
-        if len(looked_up) ** 2 * math.prod(shape) ** len(shape) > _MOST_PAIRS:
-            raise VectorizationError(
-                f"kernel {kernel.name} adds to {argument.name} in {len(looked_up)} places through tables of numbers: "
-                "finding out which of them touch the same entries would take minutes; use vectorize=slices"
-            )
 
 
 def _find_writers(kernel: lp.LoopKernel, graph: StrandGraph) -> dict[str, frozenset[int]]:

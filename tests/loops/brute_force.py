@@ -13,7 +13,7 @@ def trace(statements, loops, extents):
         loops: Names, outermost first.
         extents: Trip counts; loops start from 0.
     """
-    notes = _Notes()
+    notes = Notes()
     for point in itertools.product(*map(range, extents)):
         context = dict(zip(loops, point, strict=True))
         for name, (writes, reads) in statements.items():
@@ -31,7 +31,7 @@ def trace_program(statements, instances):
         statements: By id, (loops, write, reads); references are (variable, subscript text or None).
         instances: Pairs (id, values of loops) in the order in which they run.
     """
-    notes = _Notes()
+    notes = Notes()
     for name, context in instances:
         loops, write, reads = statements[name]
 
@@ -43,7 +43,7 @@ def trace_program(statements, instances):
     return notes.found
 
 
-class _Notes:
+class Notes:
     """Who wrote each cell last, and who has read it since."""
 
     def __init__(self):
