@@ -123,14 +123,13 @@ def find_lane_loops(nest: NestDependences) -> tuple[LaneLoop, ...]:
 
 
 def _examine_lanes(nest: NestDependences, iname: str) -> LaneLoop:
-    private: set[str] = set()
-    blockers = []
-    for dependence in nest.carried_by(iname):
-        if find_privatization_obstacle(nest.kernel, nest.dependences, dependence.variable, iname) is None:
-            private.add(dependence.variable)
-        else:
-            blockers.append(dependence)
-    return LaneLoop(iname, tuple(sorted(private)), tuple(blockers))
+    carried = nest.carried_by(iname)
+    private = {
+        variable
+        for variable in dict.fromkeys(d.variable for d in carried)
+        if find_privatization_obstacle(nest.kernel, nest.dependences, variable, iname) is None
+    }
+    return LaneLoop(iname, tuple(sorted(private)), tuple(d for d in carried if d.variable not in private))
 
 
 def find_privatization_obstacle(

@@ -157,7 +157,7 @@ class CostModel:
         classes: dict[Any, list[int]] = {}
         for strand, waits in zip(self.graph.strands, self.graph.waits, strict=True):
             levels.append(1 + max((levels[n] for n in waits), default=0))
-            key = strand.number if strand.obstacle else (strand.signature, levels[-1])
+            key = strand.number if strand.obstacle else (self.graph.kinds[strand.number], levels[-1])
             classes.setdefault(key, []).append(strand.number)
         return list(classes.values())
 
@@ -229,8 +229,8 @@ class CostModel:
             leaves = [None if s is None else s.holes[number] for s in strands]
             operand = find_operand(leaves, packs)
             if isinstance(next(leaf for leaf in leaves if leaf is not None), prim.ExpressionNode):
-                n = len({str(leaf) for leaf in leaves if leaf is not None})
-                total += LOAD if operand.kind != "choice" else LOAD * n + SHUFFLE * (n - 1)
+                n = len({leaf for leaf in leaves if leaf is not None}) if operand.kind == "choice" else 1
+                total += LOAD * n + SHUFFLE * (n - 1)
             elif operand.kind == "choice":
                 total += LOAD
         if step.written is not None:
@@ -334,7 +334,7 @@ def _options(model: CostModel, state: _State, number: int) -> list[Group]:
         for s in strands[number + 1 :]
         if s.number not in state.done
         and not s.obstacle
-        and s.signature == strand.signature
+        and model.graph.kinds[s.number] == model.graph.kinds[number]
         and model.graph.waits[s.number] <= state.done
     ]
     found: list[tuple[float, int, Group]] = []

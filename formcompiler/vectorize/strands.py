@@ -27,6 +27,7 @@ from formcompiler.loops.dependence import Dependence
 from formcompiler.loops.order import ProgramOrder
 
 Expression = Any
+_ScalarUsers = dict[str, list[tuple[str, bool]]]
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,18 @@ class StrandGraph:
     Attributes:
         strands: The strands.
         waits: By number of a strand, the numbers of those that come before it.
-        reasons: A dependence for each pair that must keep its order.
+        reasons: A dependence, or one in words, for each pair that must keep its order.
     """
 
     strands: tuple[Strand, ...]
     waits: tuple[frozenset[int], ...]
-    reasons: Mapping[tuple[int, int], str]
+    reasons: Mapping[tuple[int, int], Dependence | str]
+
+    @cached_property
+    def kinds(self) -> tuple[int, ...]:
+        """Return a number for each strand, the same for those that are alike."""
+        known: dict[Any, int] = {}
+        return tuple(known.setdefault(s.signature, s.number) for s in self.strands)
 
     def before(self, number: int) -> frozenset[int]:
         """Return all strands that a strand must wait for, directly or through others."""
@@ -184,10 +191,13 @@ def find_strands(kernel: lp.LoopKernel, order: ProgramOrder, dependences: Iterab
     """
     nests = _find_nests(kernel, order)
     nest_of = {i: n for n, nest in enumerate(nests) for i in nest}
-    edges = {(d.source.instruction, d.sink.instruction): str(d) for d in dependences}
-    for pair, text in _scalar_conflicts(kernel, nest_of).items():
+    edges: dict[tuple[str, str], Dependence | str] = {
+        (d.source.instruction, d.sink.instruction): d for d in dependences
+    }
+    scalar_users = _scalar_users(kernel)
+    for pair, text in _scalar_conflicts(scalar_users, nest_of).items():
         edges.setdefault(pair, text)
-    parts = [part for nest in nests for part in _split_nest(kernel, nest, edges)]
+    parts = [part for nest in nests for part in _split_nest(scalar_users, nest, edges)]
     rank = {i.id: n for n, i in enumerate(kernel.instructions)}
     parts.sort(key=lambda part: rank[part[0]])
     strand_of = {i: n for n, part in enumerate(parts) for i in part}
@@ -208,10 +218,10 @@ def _find_nests(kernel: lp.LoopKernel, order: ProgramOrder) -> list[list[str]]:
     return list(nests.values())
 
 
-def _scalar_users(kernel: lp.LoopKernel) -> dict[str, list[tuple[str, bool]]]:
+def _scalar_users(kernel: lp.LoopKernel) -> _ScalarUsers:
     """Return for each scalar temporary the instructions that touch it, in order, and whether they write it."""
     scalars = {n for n, t in kernel.temporary_variables.items() if not t.shape}
-    users: dict[str, list[tuple[str, bool]]] = {}
+    users: _ScalarUsers = {}
     for i in kernel.instructions:
         for name in sorted(i.read_dependency_names() & scalars):
             users.setdefault(name, []).append((i.id, False))
@@ -220,10 +230,10 @@ def _scalar_users(kernel: lp.LoopKernel) -> dict[str, list[tuple[str, bool]]]:
     return users
 
 
-def _scalar_conflicts(kernel: lp.LoopKernel, nest_of: Mapping[str, int]) -> dict[tuple[str, str], str]:
+def _scalar_conflicts(scalar_users: _ScalarUsers, nest_of: Mapping[str, int]) -> dict[tuple[str, str], str]:
     """Return pairs of instructions that touch one scalar in different nests, in program order; one of them writes."""
     found = {}
-    for name, users in _scalar_users(kernel).items():
+    for name, users in scalar_users.items():
         for n, (first, writes) in enumerate(users):
             for second, writes_too in users[n + 1 :]:
                 if (writes or writes_too) and nest_of[first] != nest_of[second]:
@@ -231,14 +241,14 @@ def _scalar_conflicts(kernel: lp.LoopKernel, nest_of: Mapping[str, int]) -> dict
     return found
 
 
-def _split_nest(kernel: lp.LoopKernel, nest: Sequence[str], edges: Mapping[tuple[str, str], str]) -> list[list[str]]:
+def _split_nest(scalar_users: _ScalarUsers, nest: Sequence[str], edges: Iterable[tuple[str, str]]) -> list[list[str]]:
     """Return the strands of a nest: connected through scalars that it writes, or dependent on each other both ways."""
     members = set(nest)
     after: dict[str, set[str]] = {i: set() for i in nest}
     for first, second in edges:
         if first in members and second in members:
             after[first].add(second)
-    for users in _scalar_users(kernel).values():
+    for users in scalar_users.values():
         inside = [i for i, _ in users if i in members]
         if any(writes for i, writes in users if i in members):
             for a, b in pairwise(inside):
