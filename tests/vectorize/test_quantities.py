@@ -11,6 +11,7 @@ import numpy as np
 import pymbolic.primitives as prim
 import pytest
 import ufl
+from loopy.symbolic import get_dependencies
 from oracles import forms
 
 import formcompiler
@@ -246,7 +247,13 @@ def test_arrays_that_are_written_along_other_axes_are_packed_with_permuted_axes(
     assert "t_3[l_2, k_2, 1]" in expressions(fused)
 
 
-def test_matrices_with_many_places_for_contributions_are_refused_at_once() -> None:
-    case = CASES["elasticity_hexahedron"]
-    with pytest.raises(VectorizationError, match=r"adds to A in \d+ places .* use vectorize=slices"):
-        formcompiler.compile_form(case.form, vectorize="quantities")
+def test_matrices_whose_entries_are_behind_tables_of_indices_agree_with_the_kernel_without_lanes() -> None:
+    action = elasticity(2)
+    matrix = ufl.derivative(action, action.coefficients()[0])
+    compiled = formcompiler.compile_form(matrix, vectorize="quantities", lanes=4)
+    kernel = compiled.kernel_objects[0].t_unit.default_entrypoint
+    targets = [i.assignee for i in kernel.instructions if "A" in i.assignee_var_names()]
+    assert any(get_dependencies(target) & kernel.temporary_variables.keys() for target in targets)
+    wanted = tensor(matrix)
+    found = tensor(matrix, vectorize="quantities", lanes=4)
+    assert np.abs(found - wanted).max() < TOLERANCE["float64"] * np.abs(wanted).max()
