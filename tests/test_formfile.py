@@ -305,6 +305,7 @@ def test_what_ufl_refuses_comes_with_a_remedy(load, text, hint):
         ("forms = [(grad(u), [[0, 0]])]", "belong into the list expressions"),
         ("forms = u*v*dx", "forms is a form (Form); write a list: forms = [...]"),
         ("elements = [V]", "elements[0] is FunctionSpace"),
+        ("elements = [3]", "elements[0] is int 3, not an element"),
         ("expressions = [grad(u)]", "expressions[0] is a UFL expression"),
         ("expressions = [(grad(u),)]", "not a pair (UFL expression, points)"),
         ("expressions = [(grad(u), [0.5, 0.5])]", "the points have shape (2,); give a list of points"),

@@ -47,6 +47,7 @@ DX = ufl.dx(domain=DOMAIN)
         (F * DX + coefficient(mesh("quadrilateral")) * ufl.dx, "the form has integrals over 2 meshes .*split the form"),
         (F * ufl.dx(domain=mesh("triangle")), r"^w_\d+ is defined on another mesh"),
         (ufl.FacetNormal(mesh("triangle"))[0] * F * ufl.ds(domain=DOMAIN), "^FacetNormal is defined on another mesh"),
+        (W / F.dx(0).dx(0) * DX, "the form contains a division by zero: its denominator is the literal 0"),
         (F / W * DX, "Cannot divide by form argument.*use a Coefficient for the unknown"),
         (ufl.ExternalOperator(F, function_space=V) * W * DX, "ExternalOperator is not supported.*evaluate it first"),
         (ufl.Interpolate(F**2, V) * W * DX, "Interpolate is not supported inside a form: interpolate into a Coeff"),

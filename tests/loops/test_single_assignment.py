@@ -1,5 +1,6 @@
 """Single assignment: only true dependences remain, and the arrays stay the same."""
 
+import islpy as isl
 import loopy as lp
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from formcompiler.loops import (
     privatize,
     to_single_assignment,
 )
+from formcompiler.loops.expansion import to_pieces
 from formcompiler.loops.program import to_kernel
 
 
@@ -222,6 +224,11 @@ def test_reductions_are_refused():
     program = make(["{[i]: 1<=i<9}", "{[q]: 0<=q<=1}"], "a[i] = sum(q, a[i-q]) {id=S}", array("a", 9))
     with pytest.raises(TransformError, match="instruction S reads several elements of a at once, in a reduction"):
         to_single_assignment(program, ["a"])
+
+
+def test_an_access_that_needs_several_values_is_refused():
+    with pytest.raises(TransformError, match="an iteration needs several values at once"):
+        to_pieces(isl.Map("{ [i] -> [j] : 0 <= j <= 1 }"))
 
 
 def test_a_variable_that_is_not_written_is_refused():

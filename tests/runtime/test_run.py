@@ -277,6 +277,10 @@ def test_mistakes_are_told_in_the_users_terms():
         run(Problem(residual, u, mesh=Box((1, 2, 3))))
     with pytest.raises(SolverError, match="boundary condition missing"):
         run(Problem(residual, u))
+    P = ufl.FunctionSpace(ufl.Mesh(basix.ufl.element("P", "prism", 1, shape=(3,))), basix.ufl.element("P", "prism", 1))
+    p, q = ufl.Coefficient(P), ufl.TestFunction(P)
+    with pytest.raises(UnsupportedFormError, match="the engine has no meshes of prism cells; use intervals"):
+        run(Problem(p * q * dx, p))
     D = space("triangle", 1, discontinuous=True)
     w, z = ufl.Coefficient(D), ufl.TestFunction(D)
     with pytest.raises(UnsupportedFormError, match="Nitsche"):

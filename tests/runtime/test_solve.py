@@ -126,7 +126,10 @@ def test_failures_name_their_cause():
         )
     with pytest.raises(SolverError, match="no step"):
         solve_nonlinear(lambda x: x**2 + 1, lambda x: sp.csr_matrix(np.diag(-2 * x)), np.array([1.0]))
-    with pytest.raises(SolverError, match="not finite"):
+    stretched = sp.diags(np.logspace(-16, 0, 30)).tocsr() + sp.csr_matrix(np.full((30, 30), 1.0))
+    with pytest.raises(SolverError, match=r"cg has not converged for a system of 30 equations; try linear_solver='dir"):
+        solve_linear(stretched, np.arange(30.0), "cg")
+    with pytest.raises(SolverError, match="not finite; set Problem"):
         solve_nonlinear(lambda x: x * np.nan, lambda x: sp.identity(1, format="csr"), np.array([1.0]))
     with pytest.raises(InvalidOptionError, match="'direct', 'cg', 'gmres'"):
         SolverOptions(linear_solver="magic")
