@@ -154,6 +154,9 @@ STRATEGIES = ("none", "points", "slices", "quantities", "hybrid", "cells")
 """What the lanes are; strategies that refuse a kernel have no row."""
 
 
+TOLERATED_LOSS = 0.1
+"""How much slower than the fastest kernel the one that the cost model chooses may be."""
+
 HEADER = "form             kind             k lanes are   W  Mcells/s  GFLOP/s of peak    FFCx  model"
 
 
@@ -433,6 +436,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="Laplace action only, degrees 3 and 5")
     parser.add_argument("--form", choices=FORMS, help="one form only")
+    parser.add_argument("--degrees", type=int, nargs="+", metavar="K", help="these degrees only")
     parser.add_argument("--no-ffcx", action="store_true", help="do not measure FFCx")
     parser.add_argument("--json", metavar="FILE", help="write the rows to a file")
     settings = parser.parse_args(arguments)
@@ -443,7 +447,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (_, degrees) in FORMS.items():
         if settings.form not in (None, name) or (settings.quick and name != "laplace"):
             continue
-        for degree in (3, 5) if settings.quick else degrees:
+        for degree in (3, 5) if settings.quick else settings.degrees or degrees:
+            if degree not in degrees:
+                continue
             with_ffcx = not settings.no_ffcx and degree <= FFCX_MAX_DEGREE[name]
             candidates += build_candidates(name, degree, timer, with_ffcx=with_ffcx)
             print(f"compiled {name} of degree {degree}", file=sys.stderr, flush=True)
@@ -456,10 +462,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(HEADER)
     for row in rows:
         _print(row)
+    print("\n".join(summarize(rows)))
     if settings.json:
         with open(settings.json, "w") as file:
             json.dump([asdict(row) for row in rows], file, indent=1)
     return 0
+
+
+def summarize(rows: Sequence[Row]) -> list[str]:
+    """Return how good the cost model's choices are among the strategies for one cell at a time, as lines of text.
+
+    A choice is good if the kernel takes at most 10 % longer than the fastest one.
+    """
+    rivals: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        if row.strategy != "cells":
+            rivals.setdefault((row.form, row.kind, row.degree), []).append(row)
+    lines, n_good = [], 0
+    for (form, kind, degree), found in rivals.items():
+        chosen = min(found, key=lambda row: row.predicted_rank)
+        best = max(found, key=lambda row: row.cells_per_second)
+        loss = best.cells_per_second / chosen.cells_per_second - 1
+        n_good += loss <= TOLERATED_LOSS
+        if loss > TOLERATED_LOSS:
+            lines.append(
+                f"{form} {kind} {degree}: the model chooses {chosen.strategy}, {best.strategy} is {loss:.0%} faster"
+            )
+    return [*lines, f"the model's choice is within {TOLERATED_LOSS:.0%} in {n_good} of {len(rivals)} cases"]
 
 
 def _print(row: Row) -> None:
