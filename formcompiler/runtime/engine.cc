@@ -300,6 +300,17 @@ void gather(const Indices& table, std::int64_t batch, const double* vector, doub
   });
 }
 
+// Fetches numbers that a batch of one row is the first to meet, while a kernel runs.
+// Inlined because GCC 12 takes a function that does nothing else for one without effects, and leaves its calls out.
+template <int W>
+[[gnu::always_inline]] inline void fetch_own(const Indices& table, std::int64_t batch, const double* vector) {
+  if (table.splits[batch] != W) return;
+  const int* starts = table.row_starts + batch * table.n_groups * 2;
+  for_each(table.own_entries, [&](const Piece& piece) __attribute__((always_inline)) {
+    __builtin_prefetch(vector + starts[piece.group] + piece.offset + W - 1, 1);
+  });
+}
+
 // Adds the entries of a full batch to a vector, or writes them if they are own: those first, because other lanes may
 // add to the same numbers.
 template <int W>
@@ -379,11 +390,12 @@ class Runner {
   Runner(const Loop& loop, std::int64_t size)
       : loop_(loop), size_(size), a_(make_buffer(size * W)), gatherer_(loop) {}
 
-  // Calls scatter(batch, a) for each batch; entry i of lane l is a[i * W + l].
-  template <class Scatter>
-  void run(std::int64_t begin, std::int64_t end, Scatter scatter) {
+  // Calls fetch(batch) and scatter(batch, a) for each batch; entry i of lane l is a[i * W + l].
+  template <class Fetch, class Scatter>
+  void run(std::int64_t begin, std::int64_t end, Fetch fetch, Scatter scatter) {
     for (std::int64_t batch = begin; batch < end; ++batch) {
       gatherer_.load(batch);
+      fetch(batch);
       if (loop_.assigns == 0) std::fill_n(a_.get(), size_ * W, 0.0);
       const std::int64_t first = batch * loop_.n_sides;
       const bool has_points = loop_.n_points != nullptr;
@@ -403,9 +415,12 @@ class Runner {
   Gatherer<W> gatherer_;
 };
 
+// For results that are not fetched ahead.
+void fetch_nothing(std::int64_t /*batch*/) {}
+
 template <int W>
 void add_number(const Loop& loop, double* result) {
-  Runner<W>(loop, 1).run(0, loop.n_batches, [&](std::int64_t batch, const double* a) {
+  Runner<W>(loop, 1).run(0, loop.n_batches, fetch_nothing, [&](std::int64_t batch, const double* a) {
     for (int lane = 0; lane < loop.counts[batch]; ++lane) *result += a[lane];
   });
 }
@@ -423,7 +438,13 @@ class LoopAdder : public Adder {
   explicit LoopAdder(const Loop& loop) : loop_(loop), runner_(loop, loop.target.width) {}
 
   void add(std::int64_t begin, std::int64_t end, double* vector) override {
-    runner_.run(begin, end, [&](std::int64_t batch, const double* a) {
+    // Results of this batch; what the next one reads, where it is numbered like the result.
+    const auto fetch = [&](std::int64_t batch) {
+      fetch_own<W>(loop_.target, batch, vector);
+      for (std::int64_t k = 0; k < loop_.n_coefficients && batch + 1 < end; ++k)
+        if (loop_.coefficients[k].starts == loop_.target.starts) fetch_own<W>(loop_.target, batch + 1, loop_.vectors[k]);
+    };
+    runner_.run(begin, end, fetch, [&](std::int64_t batch, const double* a) {
       if (loop_.counts[batch] == W)
         scatter<W>(loop_.target, batch, a, vector);
       else
@@ -450,7 +471,7 @@ std::int64_t add_matrix(const Loop& loop, const Matrix& matrix) {
   const Table& tests = loop.arguments[0];
   const Table& trials = loop.arguments[1];
   std::int64_t n_lost = 0;
-  Runner<W>(loop, tests.width * trials.width).run(0, loop.n_batches, [&](std::int64_t batch, const double* a) {
+  const auto add = [&](std::int64_t batch, const double* a) {
     const int* rows = row<W>(tests, batch);
     const int* columns = row<W>(trials, batch);
     for (int lane = 0; lane < loop.counts[batch]; ++lane)
@@ -469,7 +490,8 @@ std::int64_t add_matrix(const Loop& loop, const Matrix& matrix) {
             matrix.values[place - matrix.columns] += a[(i * trials.width + j) * W + lane];
         }
       }
-  });
+  };
+  Runner<W>(loop, tests.width * trials.width).run(0, loop.n_batches, fetch_nothing, add);
   return n_lost;
 }
 
