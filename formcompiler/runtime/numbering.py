@@ -47,22 +47,20 @@ def unique_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray
     if not len(columns[0]):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     least, most = int(columns[0].min()), int(columns[0].max())
-    first, key, size = _rank(columns[0].astype(np.int64) - least, most - least + 1)
-    is_ranked = True
+    key, size = columns[0].astype(np.int64) - least, most - least + 1
     for before, column in pairwise(columns):
         # With equal columns before, rows are in the order of the differences of this one to the last.
         step = column - before
         least = int(step.min())
         extent = int(step.max()) - least + 1
         if size * extent > _LARGEST:
-            first, key, size = _rank(key, size)
+            _, key, size = _rank(key, size)
         key *= extent
         key += step
         key -= least
-        size, is_ranked = size * extent, False
-    if not is_ranked:
-        first, key, size = _rank(key, size)
-    return first, key
+        size *= extent
+    first, numbers, _ = _rank(key, size)
+    return first, numbers
 
 
 def _rank(keys: IntArray, size: int) -> tuple[IntArray, IntArray, int]:
