@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import loopy as lp
 import numpy as np
@@ -18,12 +18,10 @@ from formcompiler.licm.transform import HoistInvariants
 from formcompiler.options import IN_CELL_STRATEGIES, QUANTITY_STRATEGIES, STRATEGIES, Options
 from formcompiler.progress import stage
 from formcompiler.runtime.compiler import simd_width
-from formcompiler.vectorize.cells import CellLanes
-from formcompiler.vectorize.cheapest import CheapestLanes, Strategy
-from formcompiler.vectorize.hybrid import HybridLanes
-from formcompiler.vectorize.quantities import QuantityLanes
-from formcompiler.vectorize.slices import SliceLanes
 from formcompiler.vectorize.widen import WidenTemporaries
+
+if TYPE_CHECKING:
+    from formcompiler.vectorize.cheapest import Strategy
 
 
 class Pass(Protocol):
@@ -68,11 +66,20 @@ def _lanes_pass(options: Options, parameters: tuple[Parameter, ...]) -> Pass:
     """Return the pass of a strategy, or the one that chooses among several."""
     if options.vectorize in (*STRATEGIES, *QUANTITY_STRATEGIES):
         return _strategy(options, parameters).transform
+    from formcompiler.vectorize.cheapest import CheapestLanes
+
     strategies = [_strategy(candidate, parameters) for candidate in candidates(options)[1:]]
     return CheapestLanes(tuple(strategies), simd_width())
 
 
 def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
+    """Return the strategy that the options name; what finds lanes is loaded only if they are asked for."""
+    from formcompiler.vectorize.cells import CellLanes
+    from formcompiler.vectorize.cheapest import Strategy
+    from formcompiler.vectorize.hybrid import HybridLanes
+    from formcompiler.vectorize.quantities import QuantityLanes
+    from formcompiler.vectorize.slices import SliceLanes
+
     lanes = count_lanes(options)
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
