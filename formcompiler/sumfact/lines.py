@@ -4,6 +4,10 @@
 matrix: ``M[-1-a, -1-b] = s M[a, b]``, s = 1 for values and even derivatives, -1 for odd ones. Then its product with a
 vector splits into two products of half the size, with sums and differences of opposite entries, which halves the
 multiplications (A. Solomonoff, A fast algorithm for spectral differentiation, J. Comput. Phys. 98, 1992).
+
+*Cancellation.* Derivatives of constants vanish: in the half that maps sums to differences, each row adds up to zero (if
+there is no node in the middle). Then one column is spared by differences of the sums, and in the transposed matrix the
+last row is minus the sum of the others.
 """
 
 from __future__ import annotations
@@ -83,10 +87,8 @@ class LineMatrix:
         return not self.is_linear and self.parity != 0 and self._n_split() <= int(np.count_nonzero(self.values))
 
     def _n_split(self) -> int:
-        even, odd = self.halves
         rows, columns = self.values.shape
-        products = int(np.count_nonzero(even)) + int(np.count_nonzero(odd))
-        return products + 2 * (int(columns) // 2) + 2 * (int(rows) // 2)
+        return sum(map(_n_half, self.halves)) + 2 * (int(columns) // 2) + 2 * (int(rows) // 2)
 
 
 class LineWriter:
@@ -148,25 +150,43 @@ class LineWriter:
     ) -> None:
         """Add products of the parts of a vector: what is even in the result, and what is odd."""
         n_rows = len(terms)
-        for row in range((n_rows + 1) // 2):
-            even: list[Expression] = []
-            odd: list[Expression] = []
-            for matrix, line in products:
-                sums, differences = self._halve(line)
-                of_sums, of_differences = (even, odd) if matrix.parity > 0 else (odd, even)
-                for factors, values, found in zip(
-                    matrix.halves, (sums, differences), (of_sums, of_differences), strict=True
-                ):
-                    for factor, value in zip(factors[row], values, strict=True):
-                        found.extend(_scaled(factor, value))
+        even: list[list[Expression]] = [[] for _ in range((n_rows + 1) // 2)]
+        odd: list[list[Expression]] = [[] for _ in even]
+        for matrix, line in products:
+            of_sums, of_differences = (even, odd) if matrix.parity > 0 else (odd, even)
+            for half, values, found in zip(matrix.halves, self._halve(line), (of_sums, of_differences), strict=True):
+                self._add_half(found, half, values)
+        for row in range(len(even)):
             opposite = n_rows - 1 - row
             if opposite == row:
-                terms[row].extend(even)
+                terms[row].extend(even[row])
                 continue
-            first, second = (self.name(wish, sum_of(parts)) if parts else None for wish, parts in _parts(even, odd))
-            terms[row].extend(v for v in (first, second) if v is not None)
-            terms[opposite].extend([first] if first is not None else [])
-            terms[opposite].extend([-second] if second is not None else [])
+            sym, skew = self._part("sym", even[row]), self._part("skew", odd[row])
+            terms[row] += sym + skew
+            terms[opposite] += sym + [_negated(value) for value in skew]
+
+    def _add_half(self, terms: list[list[Expression]], half: FloatArray, values: Sequence[Expression]) -> None:
+        """Add the product of one half of a matrix with sums or differences, axes of the half (row, value)."""
+        if _spares_column(half):
+            steps = [self.name("step", value - values[0]) for value in values[1:]]
+            self._add_half(terms, half[:, 1:], steps)
+            return
+        if _spares_row(half):
+            rows: list[list[Expression]] = [[] for _ in half[1:]]
+            self._add_half(rows, half[:-1], values)
+            names = [name for row in rows for name in self._part("part", row)]
+            for found, name in zip(terms, names, strict=False):
+                found.append(name)
+            terms[len(half) - 1].extend(_negated(name) for name in names)
+            return
+        for found, factors in zip(terms, half, strict=False):
+            for factor, value in zip(factors, values, strict=True):
+                found.extend(_scaled(factor, value))
+
+    def _part(self, wish: str, terms: Sequence[Expression]) -> list[Expression]:
+        """Return one part of a result, named if it takes operations, or nothing if there are no terms."""
+        is_name = len(terms) == 1 and prim.Variable in (type(terms[0]), type(_negated(terms[0])))
+        return [terms[0] if is_name else self.name(wish, sum_of(terms))] if terms else []
 
     def _halve(self, line: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
         """Return names of the sums and the differences of opposite entries; the one in the middle is a sum."""
@@ -180,8 +200,35 @@ class LineWriter:
         return self._split[key]
 
 
-def _parts(even: list[Expression], odd: list[Expression]) -> tuple[tuple[str, list[Expression]], ...]:
-    return (("sym", even), ("skew", odd))
+def _cancels(half: FloatArray, axis: int) -> bool:
+    """Return whether all entries along an axis add up to zero, and there are some."""
+    scale = np.abs(half).max(initial=0.0)
+    return bool(scale) and bool(np.abs(half.sum(axis=axis)).max() <= _NOISE * scale)
+
+
+def _spares_column(half: FloatArray) -> bool:
+    """Return whether differences to the first entry of a vector take fewer operations than the entries."""
+    return half.shape[1] <= len(half) and _cancels(half, 1)
+
+
+def _spares_row(half: FloatArray) -> bool:
+    """Return whether the last row is minus the sum of the others, and takes fewer operations so."""
+    return 2 <= len(half) <= half.shape[1] + 1 and _cancels(half, 0)
+
+
+def _n_half(half: FloatArray) -> int:
+    """Return the operations of `LineWriter._add_half`, a multiplication with an addition counted as one."""
+    if _spares_column(half):
+        return int(half.shape[1]) - 1 + int(np.count_nonzero(half[:, 1:]))
+    if _spares_row(half):
+        return len(half) - 2 + int(np.count_nonzero(half[:-1]))
+    return int(np.count_nonzero(half))
+
+
+def _negated(value: Expression) -> Expression:
+    """Return minus a value, without a second sign before one that has one."""
+    has_sign = isinstance(value, prim.Product) and len(value.children) == 2 and value.children[0] == -1
+    return value.children[1] if has_sign else -value
 
 
 def _scaled(factor: float, value: Expression) -> list[Expression]:

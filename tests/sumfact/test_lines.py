@@ -74,9 +74,21 @@ def test_a_matrix_without_symmetry_is_multiplied_as_it_is() -> None:
 
 def test_points_symmetric_about_the_middle_halve_the_multiplications() -> None:
     for n in (4, 6, 8):
-        matrix = LineMatrix(gll_matrix(n, n, 1), lambda row, column: 0.0)
-        assert matrix.parity == -1
+        matrix = LineMatrix(gll_matrix(n, n, 0), lambda row, column: 0.0)
+        assert matrix.parity == 1
         assert matrix.n_operations == n * n / 2 + 2 * n
+
+
+@pytest.mark.parametrize("n", [4, 6, 8])
+def test_derivatives_of_constants_vanish_and_spare_a_column_or_in_the_transposed_matrix_a_row(n: int) -> None:
+    matrix = gll_matrix(n, n, 1)
+    forward, backward = (LineMatrix(m, lambda row, column: 0.0) for m in (matrix, matrix.T))
+    assert forward.parity == backward.parity == -1
+    assert forward.n_operations == n * n / 2 + 2 * n - 1
+    assert backward.n_operations == n * n / 2 + 2 * n - 2
+    x = np.random.default_rng(n).standard_normal(n)
+    np.testing.assert_allclose(run([(matrix.T, x)])[0].sum(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(run([(matrix, np.full(n, 0.3))])[0], np.zeros(n), atol=1e-14 * n**2)
 
 
 def test_interpolation_between_two_values_takes_one_operation_per_point() -> None:
