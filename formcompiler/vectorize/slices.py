@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import loopy as lp
+from pytools import memoize_on_first_arg
 
 from formcompiler.errors import VectorizationError
 from formcompiler.loops import NestDependences, analyse
@@ -54,7 +55,7 @@ class SliceLanes:
             VectorizationError: if no loop can have lanes.
         """
         kernel = t_unit.default_entrypoint
-        nests = analyse(kernel, variables=kernel.temporary_variables)
+        nests = _dependences(kernel)
         stripper = Stripper(kernel, self.lanes)
         is_possible = False
         for nest in nests:
@@ -72,6 +73,12 @@ class SliceLanes:
                 "vectorize=in_cell has lanes where that is possible"
             )
         return t_unit.with_kernel(stripper.finish())
+
+
+@memoize_on_first_arg
+def _dependences(kernel: lp.LoopKernel) -> tuple[NestDependences, ...]:
+    """Return the dependences of each nest; the kernel keeps them for further numbers of lanes."""
+    return analyse(kernel, variables=kernel.temporary_variables)
 
 
 def _reason(kernel: lp.LoopKernel, nests: tuple[NestDependences, ...]) -> str:
