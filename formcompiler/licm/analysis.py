@@ -138,4 +138,5 @@ class Analysis:
 
     def edit(self) -> Editor:
         """Return an editor of the kernel."""
-        return Editor(self.kernel, {lane: self.trips.extent(lane) for lane in self.nest.lanes}, self.reads)
+        lanes = {lane: self.trips.extent(lane) for lane in self.nest.lanes}
+        return Editor(self.kernel, lanes, self.reads, self.trips.inames)

@@ -95,6 +95,16 @@ def find_groups(columns: npt.NDArray[Any]) -> list[list[tuple[int, float]]]:
     return groups
 
 
+def count_sum(table: npt.NDArray[Any]) -> int:
+    """Return the operations of a sum with a table, axes (row, column), for all rows, repeated ones left out."""
+    values = _clean(table)
+    groups = find_groups(values)
+    if not 0 < len(groups) <= min(_MOST_COLUMNS, values.shape[1] - 1):
+        return int(values.shape[0] * (2 * values.shape[1] - 1))
+    n_signs = sum(len(group) - 1 for group in groups)
+    return len(np.unique(values, axis=0)) * (2 * len(groups) - 1) + n_signs
+
+
 def _rewrite(facts: Analysis, editor: Editor, candidate: LoopSum) -> None:
     found = find_dof_sum(facts, candidate)
     if found is None:

@@ -40,6 +40,11 @@ class TripCounts:
         counts._products, counts._counts = self._products, self._counts
         return counts
 
+    @property
+    def inames(self) -> frozenset[str]:
+        """Return the inames with ranges that are known; others must not take their names, even if they are gone."""
+        return frozenset(self._extents).union(self._boxes, *self._products)
+
     def operations(self, kernel: lp.LoopKernel) -> int:
         """Return the operations of a kernel that comes from this one."""
         counts = self.on(kernel)

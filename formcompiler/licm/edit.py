@@ -26,9 +26,12 @@ class Editor:
         kernel: The kernel.
         lanes: Extent of each iname of lanes.
         reads: Names that instructions read.
+        taken: Inames of kernels that this one comes from; no new one gets their names.
     """
 
-    def __init__(self, kernel: lp.LoopKernel, lanes: dict[str, int], reads: Callable[[Any], Inames]) -> None:
+    def __init__(
+        self, kernel: lp.LoopKernel, lanes: dict[str, int], reads: Callable[[Any], Inames], taken: Inames = frozenset()
+    ) -> None:
         self.kernel = kernel
         self._reads = reads
         self.items: list[ScheduleItem] = list(kernel.linearization or ())
@@ -40,7 +43,7 @@ class Editor:
         self._temporaries = dict(kernel.temporary_variables)
         self._domains = list(kernel.domains)
         self._inames = dict(kernel.inames)
-        self._names = Namer(kernel.all_variable_names() | set(kernel.inames))
+        self._names = Namer(kernel.all_variable_names() | set(kernel.inames) | taken)
         self._ids = Namer(kernel.id_to_insn)
 
     def temporary(self, wish: str, dtype: Any, index: Sequence[str] = (), extents: Sequence[int] = ()) -> Any:

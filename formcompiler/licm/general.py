@@ -9,6 +9,8 @@ from formcompiler.kernel.instructions import with_changes
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import group_columns
 from formcompiler.licm.contract import contract_kernel
+from formcompiler.licm.direction_sums import sum_by_direction
+from formcompiler.licm.direction_tests import add_by_direction
 from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
@@ -27,7 +29,15 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
     """
     original = facts.kernel
     facts = facts.of(put_targets_first(original))
-    steps = (group_columns, _scale_and_shrink, contract_kernel, _hoist_predicated, share_values)
+    steps = (
+        sum_by_direction,
+        add_by_direction,
+        group_columns,
+        _scale_and_shrink,
+        contract_kernel,
+        _hoist_predicated,
+        share_values,
+    )
     for step in (_hoist,) if facts.nest.looped_lanes(original) else steps:
         changed = facts.of(step(facts))
         if changed.cost <= facts.cost:
