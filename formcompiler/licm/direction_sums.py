@@ -29,11 +29,11 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import DofSum, count_sum, find_dof_sum
 from formcompiler.licm.directions import DirectionLoops, Family, Values, count_contraction, find_family
 from formcompiler.licm.edit import Editor
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.separable import FloatArray
 from formcompiler.licm.substitute import substitute

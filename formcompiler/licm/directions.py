@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
 
+from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value
-from formcompiler.licm.minimal import names_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.separable import FloatArray, Separable, separate
 from formcompiler.licm.substitute import substitute
