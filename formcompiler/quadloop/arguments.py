@@ -68,18 +68,23 @@ class ArgumentLoops:
             self._share()
 
     def _group(self, terms: Sequence[tuple[ArgumentTerm, int]]) -> list[_Group]:
-        """Return the terms, with the field values of their factors, by the block of dofs that they belong to."""
-        groups: dict[tuple[int, tuple[Dofs, ...]], _Group] = {}
+        """Return the terms, with the field values of their factors, by the block of dofs that they belong to.
+
+        In vectors, functions that are the same at all points have a group of their own, which leaves the loop.
+        """
+        groups: dict[tuple[int, tuple[Dofs, ...], bool], _Group] = {}
         for term, value in terms:
             if any(t.average < 0 and self._table(t).is_zero for t in term.arguments):
                 continue
             blocks = tuple(map(self._block, term.arguments))
             if self._diagonal and blocks[0] != blocks[1]:
                 continue
-            group = groups.setdefault((term.component, blocks), _Group(term.component, blocks, [], [], True))
+            is_constant = bool(blocks) and all(map(self._is_constant, term.arguments))
+            key = (term.component, blocks, is_constant and len(blocks) == 1)
+            group = groups.setdefault(key, _Group(term.component, blocks, [], [], True))
             group.terms.append(term)
             group.values.append(value)
-            group.is_constant = group.is_constant and bool(blocks) and all(map(self._is_constant, term.arguments))
+            group.is_constant = group.is_constant and is_constant
         return list(groups.values())
 
     def _share(self) -> None:
