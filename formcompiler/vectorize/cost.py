@@ -9,7 +9,8 @@ registers takes several of them. Lanes that do no work cost as much as others, s
 Accesses are told apart by where the lanes are in memory: one place for all (a broadcast), places in a row (one load),
 equally far apart (turned in registers, together with their neighbours), or others (as many loads as lanes, and moves to
 bring them together). Loops without lanes whose innermost accesses are
-in a row are vectorized by the C++ compiler, to half of the widest registers' width.
+in a row are vectorized by the C++ compiler, to half of the widest registers' width; iterations that are left over run
+one by one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import islpy as isl
 import loopy as lp
+import numpy as np
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
@@ -126,7 +128,10 @@ class _Model:
             return 1.0
         accesses = [a for e in (instruction.assignee, instruction.expression) for a in _accesses(e)]
         places = [self._steps(a, innermost, 2) for a in accesses]
-        return float(lanes) if all(p in ((0,), (1,)) for p in places) else 1.0
+        if not all(p in ((0,), (1,)) for p in places):
+            return 1.0
+        extent = self._extents[innermost]
+        return extent / (extent // lanes + extent % lanes)
 
     def _work(self, instruction: Any, lane: str | None, width: int, bits: int) -> Work:
         registers = math.ceil(width * bits / self._bits) if width > 1 else 1
@@ -188,6 +193,8 @@ def _add_arithmetic(expression: Any, work: Work, registers: int, width: int, bit
             work.arithmetic += registers * (additions - min(additions, products))
         elif isinstance(e, prim.Product):
             work.arithmetic += registers * max(0, _n_factors(e) - 1)
+        elif isinstance(e, prim.Quotient) and _is_power_of_two(e.denominator):
+            work.arithmetic += registers  # compilers multiply instead, which is exact
         elif isinstance(e, prim.Quotient) or (isinstance(e, prim.Call) and str(e.function).endswith("sqrt")):
             per_register = DIVISION.get(min(512, max(64, width * bits)), 16.0)
             work.slow += registers * per_register * (bits / 64) / 2
@@ -201,6 +208,10 @@ def _add_arithmetic(expression: Any, work: Work, registers: int, width: int, bit
 
 def _n_factors(product: Any) -> int:
     return sum(isinstance(c, prim.ExpressionNode) or c not in (1, -1) for c in product.children)
+
+
+def _is_power_of_two(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and abs(math.frexp(float(value))[0]) == 0.5
 
 
 def _name(assignee: Any) -> str:

@@ -199,7 +199,7 @@ def find_strands(kernel: lp.LoopKernel, order: ProgramOrder, dependences: Iterab
         edges.setdefault(pair, text)
     parts = [part for nest in nests for part in _split_nest(scalar_users, nest, edges)]
     rank = {i.id: n for n, i in enumerate(kernel.instructions)}
-    parts.sort(key=lambda part: rank[part[0]])
+    parts = _in_order(sorted(parts, key=lambda part: rank[part[0]]), edges)
     strand_of = {i: n for n, part in enumerate(parts) for i in part}
     reasons = {(strand_of[a], strand_of[b]): text for (a, b), text in edges.items() if strand_of[a] != strand_of[b]}
     waits: list[set[int]] = [set() for _ in parts]
@@ -207,6 +207,22 @@ def find_strands(kernel: lp.LoopKernel, order: ProgramOrder, dependences: Iterab
         waits[after].add(before)
     strands = [_StrandWriter(kernel, order, part).make(n, nest_of[part[0]]) for n, part in enumerate(parts)]
     return StrandGraph(tuple(strands), tuple(map(frozenset, waits)), reasons)
+
+
+def _in_order(parts: Sequence[list[str]], edges: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return parts such that each comes after all that it waits for, and else in their order.
+
+    The first instruction of a part may run before another part that its last instruction waits for.
+    """
+    part_of = {i: n for n, part in enumerate(parts) for i in part}
+    waits: list[set[int]] = [set() for _ in parts]
+    for before, after in edges:
+        if part_of[before] != part_of[after]:
+            waits[part_of[after]].add(part_of[before])
+    done: dict[int, None] = {}
+    while len(done) < len(parts):
+        done[next(n for n in range(len(parts)) if n not in done and waits[n] <= done.keys())] = None
+    return [parts[n] for n in done]
 
 
 def _find_nests(kernel: lp.LoopKernel, order: ProgramOrder) -> list[list[str]]:

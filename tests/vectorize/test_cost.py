@@ -80,3 +80,19 @@ def test_plain_loops_that_the_compiler_can_vectorize_are_cheaper_than_others() -
     row = cycles(domains, "a[i, j] = 2 * b[i, j] + c[i, j]", a=(100, 16), b=(100, 16), c=(100, 16))
     column = cycles(domains, "a[i, j] = 2 * b[j, i] + c[i, j]", a=(100, 16), b=(16, 100), c=(100, 16))
     assert row < column
+
+
+def test_divisions_by_powers_of_two_are_products() -> None:
+    def of(divisor: str) -> float:
+        return cycles("{[i]: 0<=i<100}", f"a[i] = b[i] / {divisor}", bits=64, a=(100,), b=(100,))
+
+    assert of("2.0") == of("0.25") < of("3.0")
+
+
+def test_iterations_that_do_not_fill_the_compilers_lanes_run_one_by_one() -> None:
+    def of(n: int) -> float:
+        domains, text = f"{{[i]: 0<=i<100}};{{[j]: 0<=j<{n}}}", "a[i, j] = b[i, j] * b[i, j] * b[i, j] * b[i, j]"
+        return cycles(domains, text, a=(100, n), b=(100, n))
+
+    assert of(8) < of(7)
+    assert of(4) < of(5) < 2 * of(8)

@@ -247,6 +247,24 @@ def test_arrays_that_are_written_along_other_axes_are_packed_with_permuted_axes(
     assert "t_3[l_2, k_2, 1]" in expressions(fused)
 
 
+def test_what_starts_before_the_quantities_that_it_needs_runs_after_them() -> None:
+    builder = KernelBuilder("late", "float64", ["x", "y", "a", "b"])
+    for name in "xyab":
+        builder.argument(name, (8,), written=name in "ab")
+    x, y, a, b = map(prim.Variable, "xyab")
+    t, u = (prim.Variable(builder.temporary("t", (8,))) for _ in range(2))
+    with builder.loops(("i", 8)) as (i,):
+        for source, between, target in ((x, t, a), (y, u, b)):
+            v = prim.Variable(builder.temporary("v"))
+            w = prim.Variable(builder.temporary("w"))
+            builder.assign(w, source[i])
+            builder.assign(v, w * w * w * w + w * w * w + w * w + w + 2.0)
+            builder.assign(between[i], source[i] + 1.0)
+            builder.accumulate(target[i], v * between[i])
+    kernel = builder.build().default_entrypoint
+    check_same(kernel, fuse_quantities(kernel, 2))
+
+
 def test_matrices_whose_entries_are_behind_tables_of_indices_agree_with_the_kernel_without_lanes() -> None:
     action = elasticity(2)
     matrix = ufl.derivative(action, action.coefficients()[0])
