@@ -121,7 +121,8 @@ def make_dofmap(element: Element, mesh: Mesh) -> DofMap:
     """Return the numbering of an element's dofs on a mesh.
 
     Parts of a mixed element are numbered one after the other. So are copies of a scalar element where cells lie in
-    rows (see `Rows`); elsewhere the copies are interleaved.
+    rows and share dofs (see `Rows`); elsewhere the copies are interleaved. Dofs that no cells share stay together by
+    cell: facets visit them often, and fetch those of one cell faster than those of a row.
 
     Raises:
         UnsupportedFormError: if the element is on another cell, or its dofs turn with the cell in a way that is not
@@ -134,7 +135,7 @@ def make_dofmap(element: Element, mesh: Mesh) -> DofMap:
     for leaf in find_leaves(element):
         scalar, n_scalar = _number_scalar(leaf.element, mesh)
         step, shift = (len(leaf.dofs), 1)
-        if mesh.rows:
+        if mesh.rows and len(_interior_dofs(leaf.element)) < leaf.element.dim:
             scalar = mesh.rows.renumber(scalar, _facet_masks(leaf.element, mesh.rows))
             step, shift = 1, n_scalar
         for copy, dofs in enumerate(leaf.dofs):

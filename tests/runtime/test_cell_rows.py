@@ -43,7 +43,7 @@ def test_other_meshes_and_short_rows_have_none():
     assert make_mesh("interval", np.zeros((0, 1)), np.zeros((0, 2), dtype=int)).rows is None
 
 
-ELEMENTS = [("Lagrange", 1), ("Lagrange", 3), ("DG", 2), ("DG", 0)]
+ELEMENTS = [("Lagrange", 1), ("Lagrange", 3), ("DG", 0)]
 
 
 @pytest.mark.parametrize(("family", "degree"), ELEMENTS)
@@ -63,6 +63,11 @@ def test_numbers_are_a_permutation_and_grow_by_one_along_rows(n, family, degree)
     pairs = np.stack([dofmap.cell_dofs[order].ravel(), shuffled.cell_dofs.ravel()], axis=1)
     assert len(np.unique(pairs, axis=0)) == dofmap.n_dofs
     assert len(dofmap.groups.representatives) <= 6
+
+
+def test_discontinuous_dofs_stay_together_by_cell():
+    dofmap = make_dofmap(basix.ufl.element("DG", "quadrilateral", 2), box("quadrilateral", [9, 3]))
+    np.testing.assert_array_equal(dofmap.cell_dofs, np.arange(9 * 27).reshape(27, 9))
 
 
 def test_copies_of_an_element_move_together():
