@@ -150,7 +150,7 @@ FORMS: dict[str, tuple[Callable[[int], Any], range]] = {
 FFCX_MAX_DEGREE = {"laplace": 6, "mass": 6, "interior_penalty": 5, "elasticity": 4, "stokes": 4}
 """FFCx's kernels of higher degrees take minutes to compile."""
 
-STRATEGIES = ("none", "points", "slices", "quantities", "hybrid", "cells")
+STRATEGIES = ("none", "points", "slices", "halves", "quantities", "hybrid", "cells")
 """What the lanes are; strategies that refuse a kernel have no row."""
 
 

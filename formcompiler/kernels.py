@@ -11,6 +11,7 @@ import loopy as lp
 
 from formcompiler.codegen.method import MethodCode, emit_method
 from formcompiler.elements.cells import TENSOR_CELLS
+from formcompiler.errors import VectorizationError
 from formcompiler.frontend.facet_positions import at_positions
 from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
@@ -22,7 +23,7 @@ from formcompiler.pipeline import run_pipeline
 from formcompiler.progress import stage
 from formcompiler.quadloop.build import build_quadloop_kernel
 from formcompiler.sumfact.build import build_sumfact_kernel
-from formcompiler.sumfact.eligibility import find_obstacle
+from formcompiler.sumfact.eligibility import find_obstacle, find_obstacle_to_halves
 
 _log = logging.getLogger(__name__)
 
@@ -83,9 +84,13 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
         if observe is not None:
             observe(name, stage_name, seconds, t_unit)
 
+    def build_in_halves() -> lp.TranslationUnit:
+        _check_halves(integral, name, options, reason)
+        return build_sumfact_kernel(integral, name, *types, in_halves=True)
+
     notify("build", time.perf_counter() - start, built)
     parameters = integral_parameters(integral, options.part)
-    t_unit = run_pipeline(built, options, parameters, notify)
+    t_unit = run_pipeline(built, options, parameters, build_in_halves, notify)
     emitting = time.perf_counter()
     with stage("emit"):
         method = emit_method(t_unit, parameters, options.scalar_type)
@@ -94,6 +99,22 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit, 0), is_symmetric)
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
+
+
+def _check_halves(integral: FormIntegral, name: str, options: Options, reason: str) -> None:
+    """Check that the lanes of a kernel can be halves of all directions.
+
+    Raises:
+        VectorizationError: if they cannot.
+    """
+    obstacle = (
+        f"it is not sum-factorized: {reason}" if reason else find_obstacle_to_halves(integral, options.scalar_type)
+    )
+    n_lanes = 2 ** TENSOR_CELLS.get(integral.cell, 0)
+    if obstacle is None and options.vectorize == "halves" and options.lanes not in ("auto", str(n_lanes)):
+        obstacle = f"a {integral.cell} has {n_lanes} of them, not lanes={options.lanes}"
+    if obstacle is not None:
+        raise VectorizationError(f"kernel {name} has no halves of all directions as lanes: {obstacle}; use in_cell")
 
 
 def can_be_placed(kernel: Kernel, options: Options) -> bool:

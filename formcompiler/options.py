@@ -14,7 +14,7 @@ SCALAR_TYPES = ("float32", "float64", "complex64", "complex128")
 REAL_TYPE = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}
 """Real type of the same precision, by scalar type."""
 
-IN_CELL_STRATEGIES = ("slices", "points")
+IN_CELL_STRATEGIES = ("slices", "points", "halves")
 """Strategies of vectorization for callers that hand over one cell at a time."""
 
 STRATEGIES = ("cells", *IN_CELL_STRATEGIES)
@@ -53,8 +53,9 @@ class Options:
     vectorize: str = _option(
         "none",
         "what the lanes of vectors are: nothing; cells; iterations of loops of one cell (slices), of those over "
-        "points (points); quantities of one cell; both (hybrid); what the cost model likes best of nothing, slices "
-        "and points (in_cell), or of these and cells (auto); which of the latter is fastest on this machine (autotune)",
+        "points (points); mirrored parts of one cell, halved in all directions (halves); quantities of one cell; "
+        "loops and quantities (hybrid); what the cost model likes best of nothing, slices, points, halves (in_cell), "
+        "or of these and cells (auto); which of the latter is fastest on this machine (autotune)",
         choices=("none", *STRATEGIES, *QUANTITY_STRATEGIES, "in_cell", "auto", "autotune"),
     )
     lanes: str = _option(

@@ -35,7 +35,11 @@ Observer = Callable[[str, float, lp.TranslationUnit], None]
 """Called after each stage with its name, its seconds and its result."""
 
 
-def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> list[tuple[str, Pass]]:
+Rebuild = Callable[[], lp.TranslationUnit]
+"""Builds a kernel anew, its arrays in halves (`formcompiler.sumfact.halves`), or raises `VectorizationError`."""
+
+
+def default_pipeline(options: Options, parameters: tuple[Parameter, ...], in_halves: Rebuild) -> list[tuple[str, Pass]]:
     """Return the named passes in order.
 
     Ordering restriction: vectorize and fold before linearization, which fixes the nest that LICM works on. There is no
@@ -43,7 +47,7 @@ def default_pipeline(options: Options, parameters: tuple[Parameter, ...]) -> lis
     """
     steps: list[tuple[str, Pass]] = [("constfold", FoldConstants(options.constfold))]
     if options.vectorize != "none":
-        steps.insert(0, ("vectorize", _lanes_pass(options, parameters)))
+        steps.insert(0, ("vectorize", _lanes_pass(options, parameters, in_halves)))
     return [*steps, ("linearize", linearize), ("licm", HoistInvariants(options.licm)), ("lanes", WidenTemporaries())]
 
 
@@ -57,22 +61,27 @@ def candidates(options: Options) -> list[Options]:
 
 
 def _lane_counts(options: Options, strategy: str) -> list[int]:
-    """Return the numbers of lanes to try: what the user says, or those of whole registers and of half ones."""
+    """Return the numbers of lanes to try: what the user says, or those of whole registers and of half ones.
+
+    Halves have lanes of their own number, and nothing else to try.
+    """
     widest = count_lanes(options)
-    return [widest] if options.lanes != "auto" or strategy == "cells" or widest < 4 else [widest, widest // 2]
+    return (
+        [widest] if options.lanes != "auto" or strategy in ("cells", "halves") or widest < 4 else [widest, widest // 2]
+    )
 
 
-def _lanes_pass(options: Options, parameters: tuple[Parameter, ...]) -> Pass:
+def _lanes_pass(options: Options, parameters: tuple[Parameter, ...], in_halves: Rebuild) -> Pass:
     """Return the pass of a strategy, or the one that chooses among several."""
     if options.vectorize in (*STRATEGIES, *QUANTITY_STRATEGIES):
-        return _strategy(options, parameters).transform
+        return _strategy(options, parameters, in_halves).transform
     from formcompiler.vectorize.cheapest import CheapestLanes
 
-    strategies = [_strategy(candidate, parameters) for candidate in candidates(options)[1:]]
+    strategies = [_strategy(candidate, parameters, in_halves) for candidate in candidates(options)[1:]]
     return CheapestLanes(tuple(strategies), simd_width())
 
 
-def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
+def _strategy(options: Options, parameters: tuple[Parameter, ...], in_halves: Rebuild) -> Strategy:
     """Return the strategy that the options name; what finds lanes is loaded only if they are asked for."""
     from formcompiler.vectorize.cells import CellLanes
     from formcompiler.vectorize.cheapest import Strategy
@@ -81,6 +90,8 @@ def _strategy(options: Options, parameters: tuple[Parameter, ...]) -> Strategy:
     from formcompiler.vectorize.slices import SliceLanes
 
     lanes = count_lanes(options)
+    if options.vectorize == "halves":
+        return Strategy("halves", lanes, 1, lambda _: WidenTemporaries()(in_halves()))
     if options.vectorize == "cells":
         uniform = frozenset(p.name for p in parameters if not p.differs_between_cells)
         return Strategy("cells", lanes, lanes, CellLanes(lanes, uniform))
@@ -101,10 +112,14 @@ def count_lanes(options: Options) -> int:
 
 
 def run_pipeline(
-    t_unit: lp.TranslationUnit, options: Options, parameters: tuple[Parameter, ...], observe: Observer | None = None
+    t_unit: lp.TranslationUnit,
+    options: Options,
+    parameters: tuple[Parameter, ...],
+    in_halves: Rebuild,
+    observe: Observer | None = None,
 ) -> lp.TranslationUnit:
     """Return the linearized kernel after all passes."""
-    for name, step in default_pipeline(options, parameters):
+    for name, step in default_pipeline(options, parameters, in_halves):
         start = time.perf_counter()
         with stage(name):
             t_unit = step(t_unit)

@@ -128,7 +128,11 @@ class ExpressionWriter:
         if name in self._vectors.registers:
             return str(name)
         if name in self._vectors.wide:
-            return self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
+            vector = self.element(name, self._addresses.leading(name, index[:-1]), scalar=len(index) == 1)
+            if isinstance(index[-1], prim.Variable):
+                return vector
+            order = [self._addresses.linear(index[-1], {lane: n}).constant for n in range(self._vectors.extents[lane])]
+            return self._vectors.reorder(vector, order)
         places = self._addresses.of_lanes(subscript, lane, self._vectors.extents[lane])
         return self._vectors.load(name, places, lane, lambda place: self.element(name, place))
 

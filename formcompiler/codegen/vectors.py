@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formcompiler.errors import InternalCompilerError
-from formcompiler.kernel.addresses import Linear
+from formcompiler.kernel.addresses import Linear, find_pieces
 from formcompiler.kernel.names import names_in
 from formcompiler.naming import Namer
 
@@ -104,7 +104,13 @@ class Vectors:
         if all(place == places[0] for place in places):
             return f"({element(places[0])} - {self._kind(width)}{{}})"
         padded = [*places, *[places[-1]] * (width - len(places))]
-        return self._from_windows(name, padded, width, element) or self.collect(places, lane, element)
+        found = self._from_windows(name, padded, width, element) or self._from_pieces(padded, width, element)
+        return found or self.collect(places, lane, element)
+
+    def reorder(self, vector: str, order: Sequence[int]) -> str:
+        """Return a vector with its lanes in another order."""
+        width = 1 << (len(order) - 1).bit_length()
+        return _shuffle(vector, vector, [*order, *range(len(order), width)])
 
     def collect(self, places: Sequence[Linear], lane: str, element: Element) -> str:
         """Return the vector of the elements at some places, loaded one by one."""
@@ -128,6 +134,22 @@ class Vectors:
         if found.length == width and found.numbers == tuple(range(width)):
             return windows[0]
         return f"__builtin_shufflevector({windows[0]}, {windows[-1]}, {', '.join(map(str, found.numbers))})"
+
+    def _from_pieces(self, places: Sequence[Linear], width: int, element: Element) -> str:
+        """Return a vector of elements that lie in some pieces of an array, "" if they do not or there are too many."""
+        offsets = _offsets(places)
+        starts = [] if offsets is None else find_pieces(offsets)
+        if offsets is None or not 1 < len(starts) <= width // 2 + 1:
+            return ""
+        first = places[0] + Linear(-places[0].constant)
+        pieces = [self._window(element(first + Linear(start)), width) for start in starts]
+        own = [max(n for n, start in enumerate(starts) if start <= offset) for offset in offsets]
+        vector, lanes = pieces[0], [o - starts[0] if n == 0 else 0 for o, n in zip(offsets, own, strict=True)]
+        for number, piece in enumerate(pieces[1:], 1):
+            new = [width + o - starts[number] if n == number else None for o, n in zip(offsets, own, strict=True)]
+            vector = _shuffle(vector, piece, [k if n is None else n for k, n in zip(lanes, new, strict=True)])
+            lanes = list(range(width))
+        return vector
 
     def join(self, name: str, places: Sequence[Linear], lane: str, element: Element) -> str:
         """Return the vector of elements that lie in several pieces."""

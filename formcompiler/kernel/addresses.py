@@ -133,6 +133,20 @@ class AddressFinder:
         return Linear(0, {with_numbers(expression, at): 1})
 
 
+def find_pieces(offsets: Sequence[int]) -> list[int]:
+    """Return where pieces of an array start, as long as a vector, in which elements with these offsets lie.
+
+    No piece reaches beyond the first or the last element; there are none if these are too close to one another.
+    """
+    width = len(offsets)
+    last = max(offsets) - width + 1
+    starts: list[int] = []
+    for offset in sorted(set(offsets)):
+        if not starts or offset >= starts[-1] + width:
+            starts.append(min(offset, last))
+    return starts if last >= min(offsets) else []
+
+
 def find_used_columns(kernel: lp.LoopKernel) -> dict[str, int]:
     """Return how many of the first entries along the last axis of each temporary are in use, where that is known."""
     finder, collector = address_finder(kernel), _AccessCollector()

@@ -5,7 +5,8 @@ Contracts that every kernel of ours keeps, and that the passes may rely on:
 * ``kernel.instructions`` is in program order; `formcompiler.kernel.linearize` turns it into a linearization.
 * Every iname has a one-dimensional domain of its own, from 0 to an extent that is a number, or a parameter in loops
   over points that are given at run time; outer loops come before inner ones in ``kernel.domains``.
-* Two loop nests never share an iname.
+* Two loop nests never share an iname. Inames of lanes open no loop: an instruction that names one runs for all of its
+  values at once.
 * Tables are read-only temporaries in the global address space with an initializer.
 """
 
@@ -21,7 +22,7 @@ import loopy as lp
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as prim
-from loopy.kernel.data import Iname
+from loopy.kernel.data import Iname, VectorizeTag
 from loopy.translation_unit import make_program
 from pytools.tag import UniqueTag
 
@@ -52,6 +53,7 @@ class KernelBuilder:
         self._tables: dict[tuple[Any, ...], str] = {}
         self._open_loops: list[str] = []
         self._point_loops: set[str] = set()
+        self._lanes: dict[int, str] = {}
 
     @property
     def value_type(self) -> Any:
@@ -119,6 +121,12 @@ class KernelBuilder:
         yield prim.Variable(iname)
         self._open_loops.pop()
 
+    def lane(self, extent: int) -> Expression:
+        """Return the index that runs over this many lanes of a vector."""
+        if extent not in self._lanes:
+            self._lanes[extent] = self._namer.unique("lane")
+        return prim.Variable(self._lanes[extent])
+
     @contextmanager
     def loops(self, *ranges: tuple[str, int]) -> Iterator[tuple[Expression, ...]]:
         """Open nested loops, outermost first."""
@@ -130,7 +138,9 @@ class KernelBuilder:
 
     def assign(self, target: Expression, value: Expression) -> None:
         """Add ``target = value`` at the current place."""
-        self._program.assign(target, value, self._open_loops, f"insn{len(self._program.instructions)}")
+        used = names_in(target) | names_in(value) if self._lanes else frozenset()
+        lanes = [name for name in self._lanes.values() if name in used]
+        self._program.assign(target, value, [*self._open_loops, *lanes], f"insn{len(self._program.instructions)}")
 
     def named(self, wish: str, value: Expression) -> Expression:
         """Return a value that is cheap to repeat: a name, which it gets here, or a literal."""
@@ -151,10 +161,13 @@ class KernelBuilder:
         """
         used = {n for i in self._program.instructions for n in names_in(i.expression) | names_in(i.assignee)}
         temporaries = [t for t in self._temporaries if t.name in used]
-        tags = {iname: frozenset([PointTag()]) for iname in self._point_loops}
-        inames = [iname for domain in self._domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]
+        tags: dict[str, frozenset[Any]] = {iname: frozenset([PointTag()]) for iname in self._point_loops}
+        tags |= {lane: frozenset([VectorizeTag()]) for lane in self._lanes.values()}
+        lanes = [isl.BasicSet(f"{{ [{lane}] : 0 <= {lane} < {n} }}") for n, lane in self._lanes.items()]
+        domains = [*self._domains, *lanes]
+        inames = [iname for domain in domains for iname in domain.get_var_names_not_none(isl.dim_type.set)]
         kernel = lp.LoopKernel(
-            self._domains or [isl.BasicSet("{ : }")],
+            domains or [isl.BasicSet("{ : }")],
             self._program.instructions,
             args=self._arguments,
             assumptions=isl.BasicSet.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0)),

@@ -47,7 +47,8 @@ def has_batch(kernel: lp.LoopKernel) -> bool:
 def find_wide(kernel: lp.LoopKernel) -> dict[str, str]:
     """Return the lane of each array of vectors: it is the last index in all accesses, and nothing else is there.
 
-    Tables and, unless lanes are cells, arguments are arrays of numbers in any case.
+    What is read may also have a table of integers at the lane there: the vector with its lanes in another order. Tables
+    and, unless lanes are cells, arguments are arrays of numbers in any case.
     """
     lanes = {name: int(kernel.get_constant_iname_length(name)) for name in vector_inames(kernel)}
     finder = _LastIndexFinder()
@@ -56,11 +57,20 @@ def find_wide(kernel: lp.LoopKernel) -> dict[str, str]:
         finder(instruction.expression)
     arrays = {**kernel.arg_dict, **kernel.temporary_variables}
     found = {}
-    for name, (last, *others) in finder.found.items():
-        lane = last.name if isinstance(last, prim.Variable) else ""
+    for name, indices in finder.found.items():
+        lane, *others = dict.fromkeys(_lane_of(kernel, index) for index in indices)
         if lane in lanes and not others and arrays[name].shape[-1] == lanes[lane] and _may_be_wide(kernel, name):
             found[name] = lane
     return found
+
+
+def _lane_of(kernel: lp.LoopKernel, index: Any) -> str:
+    """Return the name of a variable that is an index, or at which a table of known numbers is read, "" for others."""
+    if isinstance(index, prim.Subscript):
+        table: Any = kernel.temporary_variables.get(str(getattr(index.aggregate, "name", "")))
+        is_known = table is not None and table.initializer is not None and len(index.index_tuple) == 1
+        return _lane_of(kernel, index.index_tuple[0]) if is_known else ""
+    return str(index.name) if isinstance(index, prim.Variable) else ""
 
 
 def _may_be_wide(kernel: lp.LoopKernel, name: str) -> bool:

@@ -14,6 +14,7 @@ from formcompiler.elements.tables import TensorFactor
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.sumfact.contraction import Collocated, Table
 from formcompiler.sumfact.frames import Frame, FrameAccess
+from formcompiler.sumfact.halves import Halves, half
 from formcompiler.sumfact.lines import LineMatrix
 
 _NOISE = 1e-13
@@ -27,14 +28,16 @@ class Array:
     Attributes:
         name: Its name.
         shape: Its axes; those of length 1 are not stored.
+        lane: Index of the lanes behind these axes, if there are any.
     """
 
     name: str
     shape: tuple[int, ...]
+    lane: tuple[Expression, ...] = ()
 
     def __getitem__(self, index: Sequence[Expression]) -> Expression:
         """Return one entry."""
-        kept = tuple(i for i, extent in zip(index, self.shape, strict=True) if extent > 1)
+        kept = (*(i for i, extent in zip(index, self.shape, strict=True) if extent > 1), *self.lane)
         return prim.Variable(self.name)[kept] if kept else prim.Variable(self.name)
 
 
@@ -43,23 +46,27 @@ class ArrayPool:
 
     Args:
         builder: The kernel under construction.
+        halves: The lanes, if arrays are stored in halves.
     """
 
-    def __init__(self, builder: KernelBuilder) -> None:
+    def __init__(self, builder: KernelBuilder, halves: Halves | None = None) -> None:
+        self.halves = halves
         self._builder = builder
         self._free: dict[tuple[Any, ...], list[str]] = {}
         self._keys: dict[str, tuple[Any, ...]] = {}
 
     def take(self, wish: str, shape: Sequence[int], dtype: Any = "scalar") -> Array:
         """Return an array with undefined values."""
-        stored = tuple(extent for extent in shape if extent > 1)
+        axes = tuple(shape) if self.halves is None else tuple(map(half, shape))
+        lanes = () if self.halves is None else (self.halves.n_lanes,)
+        stored = (*(extent for extent in axes if extent > 1), *lanes)
         key = (tuple(shape), self._builder.dtype if dtype == "scalar" else np.dtype(dtype))
         if stored and self._free.get(key):
             name = self._free[key].pop()
         else:
             name = self._builder.temporary(wish, stored, dtype)
             self._keys[name] = key
-        return Array(name, tuple(shape))
+        return Array(name, axes, () if self.halves is None else (self.halves.lane,))
 
     def give_back(self, arrays: Iterable[Array]) -> None:
         """Let others have arrays whose values are not needed any more."""

@@ -29,12 +29,27 @@ from formcompiler.naming import Namer
 from formcompiler.sumfact.arrays import ArrayPool, LineTables
 from formcompiler.sumfact.evaluation import PointArrays
 from formcompiler.sumfact.frames import Frame, FrameAccess, make_frame
+from formcompiler.sumfact.halves import Halves, half
 from formcompiler.sumfact.integration import ArgumentIntegrals
 from formcompiler.terminals import Terminal
 
 
-def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, geometry_type: str) -> lp.TranslationUnit:
-    """Return the kernel of an integral that `find_obstacle` has nothing against."""
+def build_sumfact_kernel(
+    integral: FormIntegral, name: str, scalar_type: str, geometry_type: str, *, in_halves: bool = False
+) -> lp.TranslationUnit:
+    """Return the kernel of an integral that `find_obstacle` has nothing against.
+
+    Args:
+        integral: The integral.
+        name: Name of the kernel.
+        scalar_type: Type of coefficients and results.
+        geometry_type: Type of geometric quantities.
+        in_halves: Whether arrays are vectors of the halves of all directions, see `formcompiler.sumfact.halves`; then
+            `find_obstacle_to_halves` must have nothing against the integral, either.
+
+    Raises:
+        VectorizationError: if there are to be halves of lines that are too long.
+    """
     parameters = integral_parameters(integral)
     names = [p.name for p in parameters]
     names += [n for i in integral.integrands for n in (*i.terminals, *(d[0] for d in i.definitions))]
@@ -45,7 +60,7 @@ def build_sumfact_kernel(integral: FormIntegral, name: str, scalar_type: str, ge
     builder = KernelBuilder(name, scalar_type, names)
     declare_parameters(builder, parameters, geometry_type)
     for integrand, factors in zip(integral.integrands, values, strict=True):
-        _IntegrandWriter(builder, integral, integrand, geometry_type).write(factors)
+        _IntegrandWriter(builder, integral, integrand, geometry_type, in_halves=in_halves).write(factors)
     return builder.build()
 
 
@@ -53,20 +68,27 @@ class _IntegrandWriter:
     """Writes the loops of one integrand into a kernel."""
 
     def __init__(
-        self, builder: KernelBuilder, integral: FormIntegral, integrand: Integrand, geometry_type: str
+        self,
+        builder: KernelBuilder,
+        integral: FormIntegral,
+        integrand: Integrand,
+        geometry_type: str,
+        *,
+        in_halves: bool,
     ) -> None:
         self._builder = builder
         self._integral = integral
         self._integrand = integrand
         self._geometry_type = geometry_type
         self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule, integral.positions)
+        self._halves = Halves(builder, self._frame.dim) if in_halves else None
 
     def write(self, factors: Sequence[int]) -> None:
         """Write evaluation, the point loop and integration; field values of the factors say which are equal."""
         builder, frame = self._builder, self._frame
         access = FrameAccess(builder, frame, self._integral.n_sides, "")
         tables = LineTables(builder, access)
-        pool = ArrayPool(builder)
+        pool = ArrayPool(builder, self._halves)
         arrays = PointArrays(builder, self._integral, self._integrand, access, tables, pool, self._geometry_type)
         arrays.give_back()
         terms = list(zip(self._integrand.terms, factors, strict=True))
@@ -75,7 +97,8 @@ class _IntegrandWriter:
         writer = ValueWriter(builder, self._integrand, self._geometry_type, values)
         writer.write_terminals(inside=False)
         writer.write_definitions(inside=False)
-        with builder.loops(*((f"q{r}", n) for r, n in enumerate(frame.n_points))) as point:
+        trips = frame.n_points if self._halves is None else map(half, frame.n_points)
+        with builder.loops(*((f"q{r}", n) for r, n in enumerate(trips))) as point:
             writer.write_terminals(inside=True, point=point)
             writer.write_definitions(inside=True)
             arguments.store(point)
@@ -93,6 +116,8 @@ class _IntegrandWriter:
         weights = self._integrand.rule.weights
         if len(weights) == 1:
             return float(weights[0])
+        if self._halves is not None:
+            return self._halves.table("weights", weights.reshape(self._frame.n_points))(point)
         shape = [n for n in self._frame.n_points if n > 1]
         table = prim.Variable(self._builder.table("weights", weights.reshape(shape)))
         return table[tuple(q for q, n in zip(point, self._frame.n_points, strict=True) if n > 1)]

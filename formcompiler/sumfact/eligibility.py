@@ -35,6 +35,17 @@ def find_obstacle(integral: FormIntegral, part: str) -> str | None:
     return next((o for o in found if o is not None), None)
 
 
+def find_obstacle_to_halves(integral: FormIntegral, scalar_type: str) -> str | None:
+    """Return why the lanes of a sum-factorized kernel cannot be halves of all directions, None if they can."""
+    if integral.integral_type != "cell":
+        return "facets are seen from several sides, and halves only from one"
+    if len(integral.arguments) != 1:
+        return "only vectors have halves of lines: a matrix has pairs of functions, and a number nothing to add up"
+    if scalar_type.startswith("complex"):
+        return "complex numbers have no vector type"
+    return None
+
+
 def _integrand_obstacle(integral: FormIntegral, integrand: Integrand) -> str | None:
     rule = integrand.rule
     if rule.is_runtime:

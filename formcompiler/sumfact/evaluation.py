@@ -122,19 +122,21 @@ class PointArrays:
             keys, self._dim, line.collocates, lambda found: count_line_operations(found, layout, line.matrix)
         )
         result = []
+        given = (None,) * self._dim
         for source in sources:
             _, element, wish = self._describe(source)
+            stored = self._store_dofs(source, factor, element)
             context = StageContext(
                 layout,
                 ("q", "i", wish),
                 self._types[kind],
-                {(None,) * self._dim: self._dofs(source, factor, element)},
+                {given: self._dofs(source, factor, element) if stored is None else _entry_of(stored)},
                 line.unrolled_matrix,
                 line.entry,
                 lambda role, number: self._tables.point(role, side, number),
                 {},
                 self._pool,
-                {},
+                {} if stored is None else {given: stored},
                 frozenset(keys),
             )
             result.append((context, None if static else self._add_slots(context, keys, wish)))
@@ -168,6 +170,19 @@ class PointArrays:
 
         return place
 
+    def _store_dofs(self, source: _Source, factor: TensorFactor, element: Any) -> Array | None:
+        """Write an array of the dofs of one component if arrays are stored in halves."""
+        if self._pool.halves is None:
+            return None
+        kind, _, component, side = source
+        _, offset, stride = component_layout(element, component)
+        (numbers,) = self._access.frame.sides[side].gather(factor.permutation)
+        extents = (factor.n,) * self._dim
+        array = self._pool.take(self._describe(source)[2], extents, self._types[kind])
+        for index, number in self._pool.halves.gather(extents, numbers):
+            self._builder.assign(array[index], self._dof(source, number, offset, stride, element))
+        return array
+
     def _dof(self, source: _Source, number: Expression, offset: int, stride: int, element: Any) -> Expression:
         kind, index, component, side = source
         if kind == "coordinate":
@@ -175,6 +190,10 @@ class PointArrays:
             return prim.Variable("coordinate_dofs")[(*sides, number, component)]
         name = next(c.name for c in self._integral.coefficients if c.position == index)
         return prim.Variable(name)[side * element.dim + offset + stride * number]
+
+
+def _entry_of(array: Array) -> Place:
+    return lambda index: array[[i for (i,) in index]]
 
 
 @dataclass(frozen=True)

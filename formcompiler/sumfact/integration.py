@@ -18,6 +18,7 @@ from formcompiler.kernel.symmetry import Block, Copy, EqualBlocks, collect_block
 from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
 from formcompiler.sumfact.contraction import Key, Stage, count_products, plan_cheapest_integration, plan_integration
 from formcompiler.sumfact.frames import FrameAccess
+from formcompiler.sumfact.halves import Halves, half
 from formcompiler.sumfact.stages import Index, Layout, StageContext, count_line_operations, write_stages
 from formcompiler.terminals import Terminal
 
@@ -257,6 +258,11 @@ class ArgumentIntegrals:
                 self._add_to_matrix(group, index, value)
 
         side = group.blocks[0].side
+        result = (
+            None
+            if self._pool.halves is None
+            else _HalvedResult(self._builder, self._pool.halves, group.blocks[0], self._dim)
+        )
         context = StageContext(
             layout,
             ("q", "ij", "t"),
@@ -265,7 +271,7 @@ class ArgumentIntegrals:
             matrix,
             entry,
             lambda role, number: self._tables.point(role, side, number),
-            {(None,) * self._dim: add},
+            {(None,) * self._dim: add if result is None else result.store},
             self._pool,
             {
                 k: a
@@ -274,6 +280,9 @@ class ArgumentIntegrals:
             },
         )
         write_stages(self._builder, stages, [context])
+        if result is not None:
+            (numbers,) = self._access.frame.sides[side].gather(group.blocks[0].factor.permutation)
+            result.add(numbers)
 
     def _add_to_matrix(self, group: _Group, index: Index, value: Expression) -> None:
         """Add a value to all entries of the result that it belongs to."""
@@ -303,6 +312,29 @@ class ArgumentIntegrals:
         position = (self._access.order(block.side), flat) if len(stored) > 1 else flat
         table = prim.Variable(self._builder.table("gather", stored if len(stored) > 1 else stored[0]))
         return block.start + block.stride * table[position]
+
+
+class _HalvedResult:
+    """Results that are stored in halves, before they are added to a vector."""
+
+    def __init__(self, builder: KernelBuilder, halves: Halves, block: _Dofs, dim: int) -> None:
+        self._builder = builder
+        self._halves = halves
+        self._block = block
+        self._extents = (block.factor.n,) * dim
+        size = halves.n_lanes * half(block.factor.n) ** dim
+        self._array = prim.Variable(builder.temporary("t", (size,)))
+
+    def store(self, index: Index, value: Expression) -> None:
+        """Assign a vector."""
+        place = self._halves.flat_index(self._extents, [i for (i,) in index])
+        self._builder.assign(self._array[place], value)
+
+    def add(self, numbers: Any) -> None:
+        """Add all entries to the result, given their numbers."""
+        for number, place in self._halves.scatter(self._extents, numbers):
+            row = self._block.start + self._block.stride * number
+            self._builder.accumulate(prim.Variable("A")[row], self._array[place])
 
 
 def _place(groups: Sequence[_Group], found: EqualBlocks) -> _Group:

@@ -136,12 +136,12 @@ class LineWriter:
         if matrix.is_linear:
             step = self.name("step", line[1] - line[0])
             for found, (_, second) in zip(terms, matrix.values, strict=True):
-                found.extend([line[0], *_scaled(second, step)])
+                found.extend([line[0], *scaled(second, step)])
             return
         for row, found in enumerate(terms):
             for column, value in enumerate(line):
                 if matrix.fixed:
-                    found.extend(_scaled(matrix.values[row, column], value))
+                    found.extend(scaled(matrix.values[row, column], value))
                 else:
                     found.append(prim.Product((matrix.entry(row, column), value)))
 
@@ -181,7 +181,7 @@ class LineWriter:
             return
         for found, factors in zip(terms, half, strict=False):
             for factor, value in zip(factors, values, strict=True):
-                found.extend(_scaled(factor, value))
+                found.extend(scaled(factor, value))
 
     def _part(self, wish: str, terms: Sequence[Expression]) -> list[Expression]:
         """Return one part of a result, named if it takes operations, or nothing if there are no terms."""
@@ -231,7 +231,7 @@ def _negated(value: Expression) -> Expression:
     return value.children[1] if has_sign else -value
 
 
-def _scaled(factor: float, value: Expression) -> list[Expression]:
+def scaled(factor: float, value: Expression) -> list[Expression]:
     """Return the terms of a product with a number: none if it is zero."""
     factor = float(factor)
     if factor == 0:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pymbolic.primitives as prim
 
+from formcompiler.errors import VectorizationError
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.kernel.names import names_in
 from formcompiler.sumfact.arrays import Array, ArrayPool
 from formcompiler.sumfact.contraction import Key, Output, Stage, Table
+from formcompiler.sumfact.halves import half
 from formcompiler.sumfact.lines import LineMatrix, LineWriter, sum_of
 
 Extents = tuple[tuple[int, ...], ...]
@@ -147,13 +149,16 @@ def _write_group(
         dying = [context.owned.pop(key) for key in last]
         if by_lines:
             context.pool.give_back(dying)
+        elif context.pool.halves is not None:
+            raise VectorizationError("lines are too long to be written out, and only those have halves")
         targets = {output.key: _target(builder, output.key, extents, context) for output in outputs}
         if not by_lines:
             _write_loops(builder, direction, extents, outputs, (sources, targets), context)
             context.pool.give_back(dying)
         io.append((sources, targets))
     if by_lines:
-        _Lines(builder, direction, extents, contexts[0], matrices).write(outputs, io)
+        writer = _Lines if contexts[0].pool.halves is None else _HalfLines
+        writer(builder, direction, extents, contexts[0], matrices).write(outputs, io)
 
 
 def _target(
@@ -193,18 +198,27 @@ class _Lines:
         """Write loads of all lines, products, and stores; loads come first, so that results may replace inputs."""
         d, key = self._direction, outputs[0].key
         ranges = [
-            (("i" if table is None else "q") + str(r), extent[0])
+            (("i" if table is None else "q") + str(r), self._count(extent[0]))
             for r, (table, extent) in enumerate(zip(key, self._extents, strict=True))
             if r != d
         ]
         with self._builder.loops(*ranges) as others:
             for sources, targets in io:
-                writer = LineWriter(self._builder, self._context.dtype)
-                lines = {source: self._load(writer, source, place, others) for source, place in sources.items()}
-                results = [self._result(writer, output, lines) for output in outputs]
-                for output, values in zip(outputs, results, strict=True):
+                for output, values in zip(outputs, self._multiply(outputs, sources, others), strict=True):
                     for number, value in enumerate(values):
                         targets[output.key](self._index(output.key, others, number), value)
+
+    def _count(self, extent: int) -> int:
+        """Return the trips of a loop over the entries of a direction."""
+        return extent
+
+    def _multiply(
+        self, outputs: Sequence[Output], sources: Mapping[Key, Place], others: tuple[Expression, ...]
+    ) -> list[list[Expression]]:
+        """Write loads and products; return the entries of the line of each output."""
+        writer = LineWriter(self._builder, self._context.dtype)
+        lines = {source: self._load(writer, source, place, others) for source, place in sources.items()}
+        return [self._result(writer, output, lines) for output in outputs]
 
     def _load(self, writer: LineWriter, source: Key, place: Place, others: tuple[Expression, ...]) -> list[Expression]:
         (extent,) = self._context.layout.extents(source)[self._direction]
@@ -227,6 +241,42 @@ class _Lines:
         (extent,) = self._context.layout.extents(key)[d]
         along = number if key[d] is None or extent == 1 else self._context.point(d, number)
         return (*((i,) for i in others[:d]), (along,), *((i,) for i in others[d:]))
+
+
+class _HalfLines(_Lines):
+    """Writes lines that are stored in halves, see `formcompiler.sumfact.halves`."""
+
+    def _count(self, extent: int) -> int:
+        return half(extent)
+
+    def _multiply(
+        self, outputs: Sequence[Output], sources: Mapping[Key, Place], others: tuple[Expression, ...]
+    ) -> list[list[Expression]]:
+        halves, d, dtype = self._context.pool.halves, self._direction, self._context.dtype
+        assert halves is not None
+        lines: dict[Key, list[tuple[Expression, Expression | None]]] = {}
+        for source, place in sources.items():
+            (extent,) = self._context.layout.extents(source)[d]
+            own = [halves.load("v", place(self._index(source, others, n)), dtype) for n in range(half(extent))]
+            lines[source] = [
+                (vector, None if 2 * n + 1 == extent else halves.opposite(name, d, dtype))
+                for n, (vector, name) in enumerate(own)
+            ]
+        (extent,) = self._extents[d]
+        results = []
+        for output in outputs:
+            terms: list[list[Expression]] = [[] for _ in range(half(extent))]
+            for source, table in output.terms:
+                matrix = None if table is None else self._matrices[table]
+                added = (
+                    ([vector] for vector, _ in lines[source])
+                    if matrix is None
+                    else halves.multiply(matrix.first_rows(extent), d, lines[source])
+                )
+                for found, more in zip(terms, added, strict=True):
+                    found.extend(more)
+            results.append([sum_of(row) for row in terms])
+        return results
 
 
 def _write_loops(

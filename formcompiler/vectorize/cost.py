@@ -7,10 +7,10 @@ arithmetic). Divisions, roots and calls of functions are counted at their latenc
 registers takes several of them. Lanes that do no work cost as much as others, so that waste shows by itself.
 
 Accesses are told apart by where the lanes are in memory: one place for all (a broadcast), places in a row (one load),
-equally far apart (turned in registers, together with their neighbours), or others (as many loads as lanes, and moves to
-bring them together). Loops without lanes whose innermost accesses are
-in a row are vectorized by the C++ compiler, to half of the widest registers' width; iterations that are left over run
-one by one.
+equally far apart (turned in registers, together with their neighbours), in some pieces (a load for each, and moves to
+bring them together), or others (as many loads as lanes, and moves). Single vectors stay in registers; their lanes in
+another order are one move. Loops without lanes whose innermost accesses are in a row are vectorized by the C++
+compiler, to half of the widest registers' width; iterations that are left over run one by one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 
-from formcompiler.kernel.addresses import address_finder
+from formcompiler.kernel.addresses import address_finder, find_pieces
 from formcompiler.kernel.flops import iname_extent
-from formcompiler.kernel.linearize import vector_inames
+from formcompiler.kernel.linearize import find_wide, vector_inames
 
 DIVISION = {64: 4.0, 128: 4.0, 256: 8.0, 512: 16.0}
 """Cycles between two divisions of double precision, by bits of the register; roots take about as long."""
@@ -88,6 +88,7 @@ class _Model:
         self._rank = {name: n for n, name in enumerate(_in_order(kernel))}
         self._addresses = address_finder(kernel)
         self._arrays = {**kernel.arg_dict, **kernel.temporary_variables}
+        self._registers = {name for name in find_wide(kernel) if len(self._arrays[name].shape) == 1}
         self._bits = vector_bits
 
     def outermost(self, instruction: Any) -> str | None:
@@ -146,18 +147,29 @@ class _Model:
     def _add_access(
         self, access: Any, lane: str | None, width: int, registers: int, work: Work, *, is_store: bool
     ) -> None:
-        shape = self._arrays[access.aggregate.name].shape
-        if lane is not None and len(shape) == 1 and access.index_tuple == (prim.Variable(lane),):
-            return  # stays in a register
+        if access.aggregate.name in self._registers:
+            work.moves += 0 if access.index_tuple == (prim.Variable(lane or ""),) else registers
+            return
         steps = self._steps(access, lane, width) if lane is not None else (0,)
         n, moves = _transfers(steps, width, registers)
         indirect = sum(1 for i in access.index_tuple for _ in _accesses(i))
+        n_pieces = self._count_pieces(access, lane, width) if indirect and n == width > 1 else 0
+        if n_pieces:
+            n, moves, indirect = n_pieces, n_pieces - 1, 0
         work.loads += indirect * (width if n == width > 1 else 1)
         work.moves += moves
         if is_store:
             work.stores += n
         else:
             work.loads += n
+
+    def _count_pieces(self, access: Any, lane: str | None, width: int) -> int:
+        """Return how many vectors have to be loaded to shuffle one from; 0 if not known, or too many."""
+        places = self._addresses.of_lanes(access, lane, width) if lane is not None else ()
+        if not places or any(place.terms != places[0].terms for place in places):
+            return 0
+        n = len(find_pieces([place.constant for place in places]))
+        return n if n <= width // 2 + 1 else 0
 
     def _steps(self, access: Any, iname: str, extent: int) -> tuple[int | None, ...]:
         """Return the distances between the places of consecutive lanes; None if they are not constant."""
