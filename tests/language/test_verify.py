@@ -12,7 +12,7 @@ import ufl
 from checking import coefficient, mesh, space
 
 import formcompiler
-from formcompiler import driver, verify
+from formcompiler import verify
 from formcompiler.cli import main
 from formcompiler.elements.cells import dimension
 from formcompiler.errors import VerificationError
@@ -101,7 +101,7 @@ def test_a_kernel_that_is_wrong_ends_the_command_with_status_2(form_file, monkey
     def lie(form, **options):
         return [verify.Verification(f.integral, 0.1) for f in verify_form(form, **options)]
 
-    monkeypatch.setattr(driver, "verify_form", lie)
+    monkeypatch.setattr(verify, "verify_form", lie)
     assert main(["report", str(form_file), "--verify"]) == 2
     assert "differs from dense assembly by 1.0e-01, more than the 4.4e-13 that rounding" in capsys.readouterr().err
 
