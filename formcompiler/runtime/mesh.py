@@ -161,9 +161,9 @@ class Mesh:
                 "interior facets must have two"
             )
         places = np.arange(len(numbers))
-        first, last = np.zeros(entities.n, dtype=np.int64), np.zeros(entities.n, dtype=np.int64)
-        first[numbers[::-1]] = places[::-1]  # of several values for one place, the last one stays
-        last[numbers] = places
+        first, last = np.full(entities.n, len(numbers)), np.zeros(entities.n, dtype=np.int64)
+        np.minimum.at(first, numbers, places)
+        np.maximum.at(last, numbers, places)
         interior, boundary = np.flatnonzero(counts == 2), np.flatnonzero(counts == 1)
         return np.stack([first[interior], last[interior]], axis=1), first[boundary]
 

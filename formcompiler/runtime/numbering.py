@@ -68,7 +68,7 @@ def _rank(keys: IntArray, size: int) -> tuple[IntArray, IntArray, int]:
     n = len(keys)
     if size <= _DENSE * n:
         first = np.full(size, n, dtype=np.int64)
-        first[keys[::-1]] = np.arange(n - 1, -1, -1)
+        np.minimum.at(first, keys, np.arange(n))
         is_there = first < n
         ranks = np.cumsum(is_there) - 1
         return first[is_there], ranks[keys], int(is_there.sum())

@@ -44,7 +44,7 @@ class Rows:
         order = sorted(range(width), key=lambda e: (masks[e], *_place(e, before.get(int(numbers[0, e])))))
         visits = numbers.reshape(-1, self.length, width)[:, :, order].transpose(0, 2, 1).ravel()
         first = np.full(int(visits.max(initial=-1)) + 1, len(visits), dtype=np.int64)
-        first[visits[::-1]] = np.arange(len(visits) - 1, -1, -1)  # of several values for one place, the last one stays
+        np.minimum.at(first, visits, np.arange(len(visits)))
         is_first = np.zeros(len(visits), dtype=bool)
         is_first[first] = True
         return np.asarray((np.cumsum(is_first) - 1)[first][numbers])
