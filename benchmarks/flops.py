@@ -128,7 +128,7 @@ def make_row(figure: dict[str, Any]) -> dict[str, Any]:
 
 def time_row(figure: dict[str, Any], timer: Any) -> dict[str, Any]:
     """Return the millions of cells per second of one form."""
-    from kernels import ffcx_kernels  # needs a C++ compiler, and FFCx
+    from timing import ffcx_kernels  # needs a C++ compiler, and FFCx
 
     form = make_form(*(figure[k] for k in ("form", "cell", "degree", "rank", "quadrature_degree")))
     (theirs,) = ffcx_kernels(timer, form).values()
@@ -146,7 +146,7 @@ def time_row(figure: dict[str, Any], timer: Any) -> dict[str, Any]:
 
 def _measurements(timer: Any, form: Any, vectorizations: tuple[str, ...]) -> dict[str, Callable[[], float]]:
     """Return what measures the seconds of one cell of our kernels, by strategy."""
-    from kernels import ours
+    from timing import ours
 
     result = {}
     is_tensor = form.ufl_domains()[0].ufl_cell().cellname in TENSOR_CELLS
@@ -194,7 +194,7 @@ def print_summary(rows: list[dict[str, Any]]) -> None:
 
 
 def _make_timer() -> Any:
-    from kernels import Timer
+    from timing import Timer
 
     return Timer()
 

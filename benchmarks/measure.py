@@ -20,7 +20,7 @@ from typing import Any
 import basix.ufl
 import numpy as np
 import ufl
-from kernels import Timer
+from timing import Timer
 from ufl import avg, div, dot, dS, ds, dx, grad, inner, jump
 
 import formcompiler
