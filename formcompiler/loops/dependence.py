@@ -12,7 +12,7 @@ that both instructions share, the *dependence matrix* D has these vectors as col
 position of its first non-zero entry (from 1), and the loop at that level *carries* the dependence (Hu, ECE 734, loop
 transformation).
 
-Relations are exact, by isl's dataflow analysis. Where an index is not affine (and no look-up in a constant table), all
+Relations are exact (`formcompiler.loops.flow`). Where an index is not affine (and no look-up in a constant table), all
 elements that could be meant are, and the dependence says so.
 """
 

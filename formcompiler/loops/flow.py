@@ -1,8 +1,14 @@
-"""Dataflow between the accesses to one piece of memory, by isl."""
+"""Dataflow between the accesses to one piece of memory, by the algebra of isl's relations.
+
+For each iteration of a sink and each element that it touches, the times of all sources before it are one relation; its
+lexicographic maximum is the time of the last. isl's own dataflow analysis (``compute_flow``, islpy 2025.2.5) is not
+used, since it loses pairs: with remainders as indices of sink and sources, and two sources in different loops.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import reduce
 from typing import Literal
 
 import islpy as isl
@@ -85,10 +91,10 @@ def _find_flows(accesses: Sequence[Access], relations: Sequence[isl.Map], times:
     exact = [a.is_exact for a in accesses]
     if not writes:
         return []
-    forward = _schedule(times, relations, "")
+    forward = _schedules(times, relations, "")
     found: Flows = [("output", i, j, m) for i, j, m in _last_sources(writes, writes, relations, exact, forward)]
     if reads:
-        backward = _schedule(times, relations, "-")
+        backward = _schedules(times, relations, "-")
         found += [("true", i, j, m) for i, j, m in _last_sources(reads, writes, relations, exact, forward)]
         # The next write after a read is the last one before it when time runs backward.
         flows = _last_sources(reads, writes, relations, exact, backward)
@@ -101,36 +107,52 @@ def _last_sources(
     sources: Sequence[int],
     relations: Sequence[isl.Map],
     exact: Sequence[bool],
-    schedule: isl.UnionMap,
+    schedules: Sequence[isl.Map],
 ) -> list[tuple[int, int, isl.Map]]:
-    """Return source, sink and relation for each sink and the last source before it that touches the same element."""
-    info = isl.UnionAccessInfo.from_sink(_union(relations[n] for n in sinks))
-    must = [relations[n] for n in sources if exact[n]]
-    may = [relations[n] for n in sources if not exact[n]]
-    if must:
-        info = info.set_must_source(_union(must))
-    if may:
-        info = info.set_may_source(_union(may))
-    maps = info.set_schedule_map(schedule).compute_flow().get_may_dependence().get_map_list()
+    """Return source, sink and relation for each sink and the last source before it that touches the same element.
+
+    Sources that are not exact may not happen: they hide none before them, and are hidden by exact ones after them.
+    """
     found = []
-    for n in range(maps.n_map()):
-        flow = maps.get_at(n)
-        ends = (flow.get_tuple_name(kind) for kind in (isl.dim_type.in_, isl.dim_type.out))
-        source, sink = (int(str(end).removeprefix("A")) for end in ends)
-        found.append((source, sink, flow))
+    for sink in sinks:
+        visits = _visits_before(sink, sources, relations, schedules)
+        certain = [times for source, times in visits.items() if exact[source]]
+        last = reduce(isl.Map.union, certain).lexmax() if certain else None
+        to_sink = relations[sink].domain_map()
+        for source, times in visits.items():
+            late = times
+            if last is not None:
+                late = times.intersect(last) if exact[source] else times.subtract(last.apply_range(_earlier(last)))
+            flow = late.apply_range(schedules[source].reverse()).reverse().apply_range(to_sink).coalesce()
+            if not flow.is_empty():
+                found.append((source, sink, flow))
     return found
 
 
-def _schedule(times: Sequence[list[str]], relations: Sequence[isl.Map], sign: str) -> isl.UnionMap:
+def _visits_before(
+    sink: int, sources: Sequence[int], relations: Sequence[isl.Map], schedules: Sequence[isl.Map]
+) -> dict[int, isl.Map]:
+    """Return by source the relation from (iteration of the sink, element) to when the source touches it, before."""
+    own_time = relations[sink].domain_map().apply_range(schedules[sink])
+    before = own_time.apply_range(_earlier(own_time))
+    element = relations[sink].range_map()
+    found = {}
+    for source in sources:
+        times = element.apply_range(relations[source].reverse()).apply_range(schedules[source]).intersect(before)
+        if not times.is_empty():
+            found[source] = times
+    return found
+
+
+def _earlier(times: isl.Map) -> isl.Map:
+    """Return the relation from points in time, as in the range of a relation, to all before them."""
+    return isl.Map.lex_gt(times.get_space().range())
+
+
+def _schedules(times: Sequence[list[str]], relations: Sequence[isl.Map], sign: str) -> list[isl.Map]:
+    """Return when each access happens, as a map from iterations."""
     maps = []
     for n, (time, relation) in enumerate(zip(times, relations, strict=True)):
         names = ", ".join(f"i{k}" for k in range(relation.dim(isl.dim_type.in_)))
         maps.append(isl.Map(f"{{ A{n}[{names}] -> [{', '.join(sign + entry for entry in time)}] }}"))
-    return _union(maps)
-
-
-def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:
-    first, *rest = (isl.UnionMap.from_map(m) for m in maps)
-    for other in rest:
-        first = first.union(other)
-    return first
+    return maps

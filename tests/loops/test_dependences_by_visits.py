@@ -67,8 +67,8 @@ class RandomKernel:
         return prim.Remainder(total, 3) if kind == 2 else prim.Remainder(total, SHAPE[axis])
 
 
-def step_by_step(kernel, order, accesses):
-    """Return what a run of the kernel, one instance after the other, notes; in terms of loops."""
+def note_steps(kernel, order, accesses):
+    """Return what a run of the kernel, one instance after the other, notes: pairs of iterations (`Notes`)."""
     tables = {n: t.initializer for n, t in kernel.temporary_variables.items() if t.initializer is not None}
     notes = Notes()
     for _, name, point in sorted(instances(order)):
@@ -77,8 +77,13 @@ def step_by_step(kernel, order, accesses):
         cells = [(a.memory, *(int(EvaluationMapper(context)(i)) for i in a.subscript)) for a in mine]
         reads = [c for c, a in zip(cells, mine, strict=True) if not a.is_write]
         notes.run((name, point), reads, [c for c, a in zip(cells, mine, strict=True) if a.is_write])
+    return notes.found
+
+
+def step_by_step(kernel, order, accesses):
+    """Return what a run of the kernel notes, in terms of loops."""
     found = {}
-    for kind, source, sink, before, after in notes.found:
+    for kind, source, sink, before, after in note_steps(kernel, order, accesses):
         n = len(order.common_loops(source, sink))
         steps = [k for k in range(n) if before[k] != after[k]]
         carriers, crossed = found.setdefault((kind, source, sink), (set(), set()))
