@@ -13,11 +13,12 @@ import loopy as lp
 import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
+from pytools import memoize_on_first_arg
 
 from formcompiler.kernel.addresses import address_finder
 from formcompiler.kernel.builder import PointTag
 from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
-from formcompiler.loops import NestDependences, find_dependences, find_lane_loops
+from formcompiler.loops import Dependence, NestDependences, find_dependences, find_lane_loops
 from formcompiler.loops.conflicts import UnknownVariableError, find_conflict
 from formcompiler.vectorize.blocks import LaneLoops, make_blocks
 from formcompiler.vectorize.cells import target_of
@@ -75,7 +76,7 @@ class Chooser:
 
         Loops whose numbers of trips are known at run time only do not fill lanes.
         """
-        candidates = find_candidates(self._kernel, self._nest)
+        candidates = find_candidates(self._nest)
         return {iname: private for iname, private, reason in candidates if not reason and self._is_usable(iname)}
 
     def _is_usable(self, iname: str) -> bool:
@@ -183,15 +184,19 @@ class Chooser:
         return 1.0 + breaks if any(p != places[0] for p in places) else 1.0
 
 
-def find_candidates(kernel: lp.LoopKernel, nest: NestDependences) -> Iterator[tuple[str, frozenset[str], str]]:
-    """Find the loops of a nest, with the temporaries that lanes must have for themselves, and what forbids lanes or "".
+@memoize_on_first_arg
+def find_candidates(nest: NestDependences) -> tuple[tuple[str, frozenset[str], str], ...]:
+    """Return the loops of a nest, with the temporaries that each lane must have for itself, and what forbids lanes.
+
+    The nest keeps them for further numbers of lanes; nothing that forbids lanes is an empty text.
 
     Args:
-        kernel: The kernel.
         nest: The nest, with the dependences on temporaries.
     """
+    kernel = nest.kernel
     is_fixed = all(is_box(kernel, iname) for iname in nest.inames)
     written = sorted(kernel.get_written_variables() & kernel.arg_dict.keys())
+    found = []
     for loop in find_lane_loops(nest):
         reasons = [str(blocker) for blocker in loop.blockers]
         for name in written:
@@ -201,9 +206,15 @@ def find_candidates(kernel: lp.LoopKernel, nest: NestDependences) -> Iterator[tu
             except UnknownVariableError:
                 is_known = False
             if not is_known:
-                found = find_dependences(kernel, variables=[name])
-                reasons += [str(d) for d in found if loop.iname in d.carriers]
-        yield loop.iname, frozenset(loop.privatize), reasons[0] if reasons else ""
+                reasons += [str(d) for d in _dependences_on(kernel, name) if loop.iname in d.carriers]
+        found.append((loop.iname, frozenset(loop.privatize), reasons[0] if reasons else ""))
+    return tuple(found)
+
+
+@memoize_on_first_arg
+def _dependences_on(kernel: lp.LoopKernel, name: str) -> tuple[Dependence, ...]:
+    """Return the dependences on one result in the whole kernel, which keeps them."""
+    return find_dependences(kernel, variables=[name])
 
 
 class _IndexChecker(WalkMapper[[]]):

@@ -69,7 +69,7 @@ class SliceLanes:
             is_possible |= chooser.is_possible
         if not is_possible:
             raise VectorizationError(
-                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(kernel, nests)}; "
+                f"kernel {kernel.name} has no loop whose iterations can be lanes: {_reason(nests)}; "
                 "vectorize=in_cell has lanes where that is possible"
             )
         return t_unit.with_kernel(stripper.finish())
@@ -81,9 +81,9 @@ def _dependences(kernel: lp.LoopKernel) -> tuple[NestDependences, ...]:
     return analyse(kernel, variables=kernel.temporary_variables)
 
 
-def _reason(kernel: lp.LoopKernel, nests: tuple[NestDependences, ...]) -> str:
+def _reason(nests: tuple[NestDependences, ...]) -> str:
     """Return what forbids lanes in the first nest where dependences do."""
-    reasons = [reason for nest in nests for _, _, reason in find_candidates(kernel, nest) if reason]
+    reasons = [reason for nest in nests for _, _, reason in find_candidates(nest) if reason]
     if reasons:
         return reasons[0]
     return "only loops over real numbers can have lanes" if nests else "it has no loops"
