@@ -21,7 +21,7 @@ STRATEGIES = ("cells", *IN_CELL_STRATEGIES)
 """Strategies that are looked at if the user leaves the choice to the compiler."""
 
 QUANTITY_STRATEGIES = ("quantities", "hybrid")
-"""Strategies for callers that hand over one cell at a time that the user has to ask for: their search takes long."""
+"""More such strategies, which the user has to ask for: choosing without them is quicker."""
 
 
 def _option(default: Any, help: str, *, choices: tuple[Any, ...] = (), minimum: int | None = None) -> Any:

@@ -242,10 +242,11 @@ def _shape(array: lp.TemporaryVariable) -> tuple[int, ...]:
 
 
 def _common_name(names: Sequence[str]) -> str:
-    """Return the pieces that names have in common: x_points for x_0_points and x_1_points."""
+    """Return the pieces that names have in common: x_points for x_0_points and x_1_points; or the first name."""
     pieces = [name.split("_") for name in names]
     common = [piece for piece in pieces[0] if all(piece in other for other in pieces)]
-    return "_".join(common) or names[0]
+    name = "_".join(common)
+    return name if name and name[0].isalpha() else names[0]
 
 
 class _Moved(IdentityMapper[[]]):

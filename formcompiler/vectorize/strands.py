@@ -205,7 +205,8 @@ def find_strands(kernel: lp.LoopKernel, order: ProgramOrder, dependences: Iterab
     waits: list[set[int]] = [set() for _ in parts]
     for before, after in reasons:
         waits[after].add(before)
-    strands = [_StrandWriter(kernel, order, part).make(n, nest_of[part[0]]) for n, part in enumerate(parts)]
+    between = {name for name, users in scalar_users.items() if len({nest_of[i] for i, _ in users}) > 1}
+    strands = [_StrandWriter(kernel, order, part, between).make(n, nest_of[part[0]]) for n, part in enumerate(parts)]
     return StrandGraph(tuple(strands), tuple(map(frozenset, waits)), reasons)
 
 
@@ -277,9 +278,10 @@ def _split_nest(scalar_users: _ScalarUsers, nest: Sequence[str], edges: Iterable
 class _StrandWriter:
     """Makes the skeleton of one strand."""
 
-    def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder, part: Sequence[str]) -> None:
+    def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder, part: Sequence[str], between: set[str]) -> None:
         self._kernel = kernel
         self._order = order
+        self._between = between
         self._instructions = [kernel.id_to_insn[i] for i in part]
         self._loops = tuple(dict.fromkeys(iname for i in part for iname in order.loops[i]))
         own = {n for i in self._instructions if isinstance(i.assignee, prim.Variable) for n in i.assignee_var_names()}
@@ -330,6 +332,8 @@ class _StrandWriter:
         """Return why the strand cannot run in lanes, or ""."""
         if not self._loops:
             return "it is not in a loop"
+        if used_elsewhere := sorted(self._between & self._own.keys()):
+            return f"its scalar {used_elsewhere[0]} is used in another nest"
         for iname in self._loops:
             if not is_box(self._kernel, iname):
                 return f"loop {iname} has a number of trips that is known at run time only"

@@ -231,7 +231,7 @@ class Stripper:
         for name in sorted(finder.found & self._temporaries.keys()):
             temporary: Any = self._temporaries[name]
             old = self.kernel.temporary_variables.get(name)
-            if temporary.initializer is None and old is not None and old.shape == temporary.shape:
+            if temporary.initializer is None and old is not None and old.shape and old.shape == temporary.shape:
                 self._temporaries[name] = temporary.copy(shape=padded_shape(temporary.shape, self.lanes))
 
     def _lane(self, extent: int) -> str:

@@ -38,9 +38,9 @@ CELLS = (
 )
 SUM_FACTORIZATION = ("off", "auto", "auto", "on")
 SCALAR_TYPES = ("float64", "float64", "float64", "float32", "complex128")
-LICM = ("off", "off", "cse", "nested", "general")
+LICM = ("off", "cse", "nested", "general", "general")
 CONSTFOLD = ("full", "full", "literals", "off")
-VECTORIZE = ("none", "none", "none", "cells", "cells", "slices", "in_cell", "auto")
+VECTORIZE = ("none", "none", "cells", "cells", "slices", "points", "halves", "halves", "quantities", "in_cell", "auto")
 LANES = ("auto", "2", "4", "8", "16")
 GEOMETRIES = ("general", "general", "affine", "axis_parallel")
 
@@ -68,6 +68,8 @@ def make_candidate(seed: int) -> Candidate | None:
     }
     if options["scalar_type"] in ("float64", "float32"):
         options |= {"vectorize": str(rng.choice(VECTORIZE)), "lanes": str(rng.choice(LANES))}
+        if options["vectorize"] == "halves":
+            options["lanes"] = "auto"
     domain = _random_mesh(rng)
     options["geometry"] = _random_geometry(rng, domain)
     limit = int(rng.integers(1, 4)) if rng.random() < 0.2 else None

@@ -208,6 +208,29 @@ def test_nests_with_different_loops_are_refused_with_the_largest() -> None:
         nests.fuse()
 
 
+def test_sums_that_other_nests_read_stay_out_of_lanes() -> None:
+    nests = Nests("x y", "a")
+    for place, source in enumerate("xy"):
+        total = prim.Variable(nests.builder.temporary("total"))
+        nests.builder.assign(total, 0.0)
+        with nests.builder.loop("k", 8) as k:
+            nests.builder.accumulate(total, 2.0 * prim.Variable(source)[k])
+        nests.builder.assign(prim.Variable("a")[place], total)
+    with pytest.raises(VectorizationError, match=r"its scalar total.* is used in another nest"):
+        nests.fuse(2)
+
+
+def test_packed_arrays_have_names_of_cpp() -> None:
+    nests = Nests("x y", "a b")
+    for name, source, result in (("x_0_2_points", "x", "a"), ("w_2_points", "y", "b")):
+        array = nests.builder.temporary(name, (8,))
+        nests.scale(array, source)
+        nests.scale(result, array, 3.0)
+    names = set(nests.fuse(2).kernel.temporary_variables)
+    assert all(name.isidentifier() for name in names)
+    assert names & {"x_0_2_points_2", "w_2_points_2"}
+
+
 def test_a_kernel_without_loops_is_refused() -> None:
     builder = KernelBuilder("scalar", "float64", ["a"])
     builder.argument("a", (1,), written=True)
