@@ -12,6 +12,7 @@ from formcompiler.codegen.vectors import Vectors
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.addresses import AddressFinder, Linear
 from formcompiler.kernel.choices import is_choice, with_numbers
+from formcompiler.kernel.terms import product_of
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -283,7 +284,7 @@ def _split_sign(expression: Expression) -> tuple[str, Expression]:
     n_signs = len(expression.children) - len(rest)
     if n_signs == 0 or not rest:
         return "", expression
-    return "-" * (n_signs % 2), rest[0] if len(rest) == 1 else prim.Product(rest)
+    return "-" * (n_signs % 2), product_of(rest)
 
 
 def _negate(text: str) -> str:

@@ -28,6 +28,7 @@ from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import find_wide, has_batch, vector_inames
 from formcompiler.kernel.names import names_read
 from formcompiler.kernel.parameters import Parameter
+from formcompiler.kernel.terms import sum_of
 from formcompiler.naming import Namer
 
 INCLUDES = ("cmath", "complex", "cstddef")
@@ -222,8 +223,7 @@ class _MethodWriter:
         places = self._addresses.of_lanes(target, lane, self._vectors.extents[lane])
         is_added = isinstance(expression, prim.Sum) and expression.children[0] == target
         if is_added and self._vectors.is_scattered(places):
-            rest = expression.children[1:]
-            value = rest[0] if len(rest) == 1 else prim.Sum(rest)
+            value = sum_of(expression.children[1:])
             return self._expression.add_elements(target, places, self._expression.vector(value, lane))
         places = (*places, *self._padding.behind(target, lane, len(places)))
         return self._expression.store(target, places, self._expression.vector(expression, lane))

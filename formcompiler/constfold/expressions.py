@@ -23,6 +23,7 @@ import pymbolic.primitives as prim
 
 from formcompiler.kernel.choices import COMPARISONS
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import product_of, sum_of
 
 Expression = Any
 _LARGEST_POWER = 4
@@ -134,10 +135,7 @@ class Folder:
 
     def _sum(self, expression: Any) -> Expression:
         terms = [c for c in map(self, expression.children) if not is_value(c, 0)]
-        terms = self._join_front(terms, operator.add)
-        if not terms:
-            return 0.0
-        return terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
+        return sum_of(self._join_front(terms, operator.add))
 
     def _product(self, expression: Any) -> Expression:
         sign, factors = 1.0, []
@@ -153,9 +151,7 @@ class Folder:
             factors[0] = sign * factors[0]
         elif sign < 0:
             factors.insert(0, -1.0)
-        if not factors:
-            return sign
-        return factors[0] if len(factors) == 1 else prim.Product(tuple(factors))
+        return product_of(factors)
 
     def _join_front(self, operands: list[Expression], function: Callable[[Any, Any], Any]) -> list[Expression]:
         while len(operands) > 1 and is_literal(operands[0]) and is_literal(operands[1]):
@@ -232,5 +228,5 @@ def _split_sign(expression: Expression) -> tuple[float, Expression]:
         return -1.0, 1.0
     if isinstance(expression, prim.Product) and is_value(expression.children[0], -1):
         rest = expression.children[1:]
-        return -1.0, rest[0] if len(rest) == 1 else prim.Product(rest)
+        return -1.0, product_of(rest)
     return 1.0, expression

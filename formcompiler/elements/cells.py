@@ -98,11 +98,14 @@ def permute_facet_points(facet_cell: str, permutation: int, points: FloatArray) 
     return result[:, ::-1].copy() if reflections and facet_cell != "vertex" else result
 
 
+def _origin_and_units(dim: int) -> FloatArray:
+    """Return the origin and the unit vectors, whose images tell an affine map; axes (point, direction)."""
+    return np.vstack([np.zeros(dim), np.eye(dim)])
+
+
 def unpermute_facet_points(facet_cell: str, permutation: int, points: FloatArray) -> FloatArray:
     """Return the points, axes (point, dim), that `permute_facet_points` maps to the given ones."""
-    dim = dimension(facet_cell)
-    corners = np.vstack([np.zeros(dim), np.eye(dim)])
-    images = permute_facet_points(facet_cell, permutation, corners)
+    images = permute_facet_points(facet_cell, permutation, _origin_and_units(dimension(facet_cell)))
     return np.asarray((points - images[0]) @ np.linalg.inv(images[1:] - images[0]))
 
 
@@ -113,8 +116,7 @@ def seen_facet_jacobians(cell: str) -> FloatArray:
     Axes (facet permutation, facet, row, column); all facets of the cell are of one kind.
     """
     (kind,) = set(facet_cells(cell))
-    dim = dimension(kind)
-    corners = np.vstack([np.zeros(dim), np.eye(dim)])
+    corners = _origin_and_units(dimension(kind))
     images = [permute_facet_points(kind, p, corners) for p in range(n_facet_permutations(kind))]
     turns = np.array([(image[1:] - image[0]).T for image in images])
     return np.asarray(np.einsum("frk,pkc->pfrc", facet_jacobians(cell), turns))
@@ -144,8 +146,8 @@ def facet_frame(cell: str, facet: int, permutation: int) -> FacetFrame:
     Read off the images of the facet's corners.
     """
     dim = TENSOR_CELLS[cell]
-    corners = np.vstack([np.zeros(dim - 1), np.eye(dim - 1)])
-    images = map_to_facet(cell, facet, permute_facet_points(facet_cells(cell)[0], permutation, corners))
+    corners = permute_facet_points(facet_cells(cell)[0], permutation, _origin_and_units(dim - 1))
+    images = map_to_facet(cell, facet, corners)
     steps = images[1:] - images[0]
     directions = tuple(int(np.flatnonzero(np.abs(step) > 0.5)[0]) for step in steps)
     (normal,) = set(range(dim)) - set(directions)

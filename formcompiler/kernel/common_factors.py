@@ -17,6 +17,7 @@ import pymbolic.primitives as prim
 from formcompiler.frontend.integrals import Integrand
 from formcompiler.kernel.flops import count_expression_operations
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import product_of
 
 Expression = Any
 
@@ -75,7 +76,7 @@ def _remove(factors: list[Expression], common: Counter[Expression]) -> list[Expr
 
 def _product(factors: list[Expression]) -> Expression:
     flat = [c for f in factors for c in (f.children if isinstance(f, prim.Product) else (f,))]
-    return 1.0 if not flat else flat[0] if len(flat) == 1 else prim.Product(tuple(flat))
+    return product_of(flat)
 
 
 def _without_unread(integrand: Integrand) -> Integrand:

@@ -21,6 +21,7 @@ import pymbolic.primitives as prim
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.frontend.integrals import ArgumentTerm, Integrand
+from formcompiler.kernel.terms import product_of
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -193,9 +194,7 @@ def _common(parts: list[Powers]) -> Powers:
 def _product(factors: tuple[Expression, ...]) -> Expression:
     flat = [c for f in factors for c in (f.children if isinstance(f, prim.Product) else (f,))]
     flat = [f for f in flat if isinstance(f, prim.ExpressionNode) or f != 1]
-    if not flat:
-        return 1.0
-    return flat[0] if len(flat) == 1 else prim.Product(tuple(flat))
+    return product_of(flat)
 
 
 def _multiply(powers: Iterable[Powers]) -> Powers:

@@ -11,6 +11,7 @@ import pymbolic.primitives as prim
 from pymbolic.mapper.evaluator import evaluate
 
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import sum_of
 
 
 def assign_instead_of_adding(t_unit: lp.TranslationUnit, name: str) -> lp.TranslationUnit | None:
@@ -49,7 +50,7 @@ def _added(instruction: Any, name: str) -> Any:
     rest = value.children[1:]
     if any(name in names_in(e) for e in (*rest, *target.index_tuple)):
         return None
-    return rest[0] if len(rest) == 1 else prim.Sum(rest)
+    return sum_of(rest)
 
 
 def _indices(kernel: lp.LoopKernel, instruction: Any, tables: dict[str, Any]) -> tuple[npt.NDArray[Any], ...] | None:

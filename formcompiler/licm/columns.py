@@ -24,6 +24,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
 
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value, is_table_access
@@ -125,8 +126,7 @@ def _rewrite(facts: Analysis, editor: Editor, candidate: LoopSum) -> None:
     if is_by_row and 1 < len(rows[0]) < len(columns) and not names_in(found.dofs) & set(outer):
         _write_rows(facts.kernel, editor, found, terms, rows[1], rows[2].ravel(), others[0])
     else:
-        value = terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
-        editor.change(start.id, expression=value)
+        editor.change(start.id, expression=sum_of(terms))
     editor.remove(found.sum.add.id)
 
 
@@ -144,7 +144,7 @@ def _column_term(found: DofSum, group: list[tuple[int, float]]) -> Any:
         at = at_value(found.dofs, found.sum.iname, number)
         dofs.append(at if sign > 0 else prim.Product((-1.0, at)))
     table = at_value(found.table, found.sum.iname, group[0][0])
-    return prim.Product((table, dofs[0] if len(dofs) == 1 else prim.Sum(tuple(dofs))))
+    return prim.Product((table, sum_of(dofs)))
 
 
 def _write_rows(
@@ -163,7 +163,7 @@ def _write_rows(
     values = np.moveaxis(source.initializer, found.axis, -1)[first]
     table = editor.table(source.name, np.ascontiguousarray(np.moveaxis(values, -1, found.axis)))
     rename = {source.name: table, point.name: prim.Variable(iname)}
-    value = substitute(rename)(terms[0] if len(terms) == 1 else prim.Sum(tuple(terms)))
+    value = substitute(rename)(sum_of(terms))
     lanes = sorted(names_in(found.sum.start.assignee) & set(kernel.all_inames()))
     access = editor.temporary(name, kernel.temporary_variables[name].dtype, (iname, *lanes), (len(first),))
     run = editor.assign(access, value, (iname,), "rows")

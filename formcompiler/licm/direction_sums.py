@@ -90,18 +90,13 @@ def _find_plan(tables: Sequence[FloatArray]) -> tuple[Family, Sequence[int]] | N
     return (family, order) if _count(family, order) < sum(map(count_sum, tables)) else None
 
 
-def _order_of(family: Family, number: int, order: Sequence[int]) -> list[int]:
-    """Return the order of directions for one table: first those that leave one value only."""
-    return sorted(order, key=lambda direction: not family.factors[number][direction].is_constant)
-
-
 def _count(family: Family, order: Sequence[int]) -> int:
     """Return the operations of all contractions, those that tables share counted once."""
     done: set[Steps] = set()
     total = 0
     for number, factors in enumerate(family.factors):
         extents, steps = list(family.columns.shape), Steps()
-        for direction in _order_of(family, number, order):
+        for direction in family.constant_first(number, order):
             matrix = factors[direction].values
             others = math.prod(extents) // extents[direction]
             extents[direction] = len(matrix)
@@ -125,7 +120,7 @@ def _write(
     done: dict[Steps, Values] = {}
     for number, (item, factors) in enumerate(zip(items, family.factors, strict=True)):
         values, steps = dofs, Steps()
-        for level, direction in enumerate(_order_of(family, number, order)):
+        for level, direction in enumerate(family.constant_first(number, order)):
             steps = (*steps, (direction, factors[direction].number))
             if steps not in done and not factors[direction].is_identity:
                 done[steps] = _contract(facts, loops, item, values, factors[direction].values, direction, level)

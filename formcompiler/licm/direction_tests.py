@@ -30,6 +30,7 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
 
+from formcompiler.kernel.terms import product_of, scaled, sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.contract import find_accumulation
 from formcompiler.licm.directions import (
@@ -39,7 +40,6 @@ from formcompiler.licm.directions import (
     Values,
     count_contraction,
     find_family,
-    scaled,
 )
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import is_table_access
@@ -95,10 +95,9 @@ class _Plan:
     order: Sequence[int]
 
     def start(self, number: int) -> _State:
-        """Return all that is to be done for a table; directions with functions that are constant come first."""
+        """Return all that is to be done for a table."""
         factors = self.family.factors[number]
-        order = sorted(self.order, key=lambda direction: not factors[direction].is_constant)
-        return _State(tuple((d, factors[d].number) for d in order))
+        return _State(tuple((d, factors[d].number) for d in self.family.constant_first(number, self.order)))
 
     def factor(self, step: Step) -> Factor:
         """Return the factor of a step."""
@@ -170,8 +169,7 @@ def _find_terms(facts: Analysis, found: Accumulation) -> dict[Any, list[Any]]:
         if not is_plain or tables[0].index_tuple not in wanted or _values(facts, found, tables[0]) is None:
             return {}
         factors.remove(tables[0])
-        value = factors[0] if len(factors) == 1 else prim.Product(tuple(factors)) if factors else 1.0
-        result.setdefault(tables[0], []).append(value)
+        result.setdefault(tables[0], []).append(product_of(factors))
     return result
 
 
@@ -235,9 +233,10 @@ class _Writer:
 
     def _store(self, table: Any, factors: Sequence[Any]) -> Values:
         """Write what a table is multiplied with at a point to an array."""
-        value = factors[0] if len(factors) == 1 else prim.Sum(tuple(factors))
         result = self._array(f"{table.aggregate.name}_sum", self._plan.family.n_points)
-        run = self._editor.assign(result.at(prim.Variable(self._it.points[-1])), value, self._it.points, "store")
+        run = self._editor.assign(
+            result.at(prim.Variable(self._it.points[-1])), sum_of(factors), self._it.points, "store"
+        )
         self._editor.insert_before(EnterLoop(iname=self._it.dofs[0]), [run])
         return result
 

@@ -14,6 +14,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
 
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import scaled, sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value
@@ -70,6 +71,10 @@ class Family:
     def n_points(self) -> tuple[int, ...]:
         """Return the number of points in each direction."""
         return tuple(len(factor.row_of) for factor in self.factors[0])
+
+    def constant_first(self, number: int, order: Sequence[int]) -> list[int]:
+        """Return an order of directions for one table: first those with functions that are the same at all points."""
+        return sorted(order, key=lambda direction: not self.factors[number][direction].is_constant)
 
     def orders(self) -> Iterator[tuple[int, ...]]:
         """Yield the orders in which directions can be contracted."""
@@ -128,7 +133,7 @@ class Values:
                 literal += i * stride
             stride *= extent
         parts = (*reversed(terms), *([literal] if literal or not terms else []))
-        return self.at(parts[0] if len(parts) == 1 else prim.Sum(parts))
+        return self.at(sum_of(parts))
 
 
 class DirectionLoops:
@@ -168,8 +173,7 @@ class DirectionLoops:
         """Write an instruction that sets a target to a sum."""
         index = self.open(level, extents)
         loops = [*self._outer, *(i for i in index if isinstance(i, str))]
-        value = terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
-        self._levels[level, extents][1].append(self._editor.assign(target, value, loops, "direction"))
+        self._levels[level, extents][1].append(self._editor.assign(target, sum_of(terms), loops, "direction"))
 
     def array(self, like: Any, wish: str, dtype: Any, extents: tuple[int, ...]) -> Values:
         """Add an array of values that have the lanes of an expression."""
@@ -212,11 +216,6 @@ class DirectionLoops:
                 table = self._editor.table("T_direction", matrix)
                 terms.append(prim.Product((table[prim.Variable(row), column], old)))
         return terms
-
-
-def scaled(factor: float, value: Any) -> list[Any]:
-    """Return the terms of a value times a number: none if that is zero."""
-    return [] if factor == 0 else [value] if factor == 1 else [prim.Product((factor, value))]
 
 
 def count_contraction(matrix: FloatArray) -> int:

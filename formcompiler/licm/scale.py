@@ -17,6 +17,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import LeaveLoop
 
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import product_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import make_minimal_inames
@@ -46,7 +47,7 @@ def _rewrite(facts: Analysis, editor: Editor, found: LoopSum) -> None:
     if factors is None or not facts.is_box(*loops):
         return
     common, rest = factors
-    added = rest[0] if len(rest) == 1 else prim.Product(tuple(rest))
+    added = product_of(rest)
     editor.change(found.add.id, expression=prim.Sum((found.add.assignee, added)))
     dtype = facts.kernel.temporary_variables[found.name].dtype
     lanes = sorted(names_in(found.add.assignee) & facts.nest.lanes)

@@ -11,6 +11,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import product_of, sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.bilinear import Atoms, Plan, Scalars
 from formcompiler.licm.edit import Editor
@@ -83,13 +84,13 @@ class PlanWriter:
         factors = [self._rename(a) for a in atoms]
         if isinstance(scalar, prim.ExpressionNode) or scalar != 1 or not factors:
             factors.insert(0, scalar)
-        return factors[0] if len(factors) == 1 else prim.Product(tuple(factors))
+        return product_of(factors)
 
     def _scalar(self, scalars: Scalars) -> Any:
         """Return the name of a sum of scalars, or the literal or name that it is."""
         if all(not s.atoms for s in scalars):
             return float(sum(s.factor for s in scalars)) if not _is_complex(scalars) else sum(s.factor for s in scalars)
-        value = _sum_of([self._times(_literal(s.factor), s.atoms) for s in scalars])
+        value = sum_of([self._times(_literal(s.factor), s.atoms) for s in scalars])
         if isinstance(value, (prim.Variable, prim.Subscript)):
             return value
         name = self._new("c", value, ())
@@ -105,7 +106,7 @@ class PlanWriter:
 
     def _row_sum(self, rows: dict[Atoms, Scalars]) -> Any:
         """Return the name of a sum over row factors, evaluated in the loop over rows."""
-        value = _sum_of([self._times(self._scalar(s), atoms) for atoms, s in rows.items()])
+        value = sum_of([self._times(self._scalar(s), atoms) for atoms, s in rows.items()])
         if not isinstance(value, (prim.Sum, prim.Product)):
             return value
         name = self._new("g", value, (), _original(rows))
@@ -114,7 +115,7 @@ class PlanWriter:
 
     def _array(self, columns: dict[Atoms, Scalars]) -> Any:
         """Return the access to an array of sums over column factors, filled by a loop of its own."""
-        value = _sum_of([self._times(self._scalar(s), atoms) for atoms, s in columns.items()])
+        value = sum_of([self._times(self._scalar(s), atoms) for atoms, s in columns.items()])
         column = self._dofs[1]
         if not isinstance(value, (prim.Sum, prim.Product)):
             return value
@@ -131,10 +132,6 @@ def _original(terms: dict[Atoms, Scalars]) -> Any:
     """Return an expression of the original kernel with the type of a sum."""
     parts = [prim.Product((_literal(s.factor), *s.atoms, *atoms)) for atoms, ss in terms.items() for s in ss]
     return prim.Sum(tuple(parts))
-
-
-def _sum_of(terms: Sequence[Any]) -> Any:
-    return terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))
 
 
 def _is_complex(scalars: Scalars) -> bool:

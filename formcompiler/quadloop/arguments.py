@@ -12,6 +12,7 @@ from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral
 from formcompiler.kernel.builder import KernelBuilder
 from formcompiler.kernel.symmetry import Block, Copy, collect_block, find_equal_blocks
+from formcompiler.kernel.terms import sum_of
 from formcompiler.quadloop.shared import Dofs, Place, SharedBlock
 from formcompiler.quadloop.tables import ElementTables, Table, repeat_columns
 from formcompiler.terminals import Terminal
@@ -171,7 +172,7 @@ class ArgumentLoops:
         for i in range(shared.n_rows):
             scaled = self._scale_trials(terms, 0, i)
             for j in range(i if shared.is_triangle else 0, shared.n_columns):
-                value = _sum([_times(g, self._value(trial, 0, j)) for trial, g in scaled.items()])
+                value = sum_of([_times(g, self._value(trial, 0, j)) for trial, g in scaled.items()])
                 shared.add_entry(i, j, self._builder.named("f", value))
 
     def _scale_trials(
@@ -182,7 +183,7 @@ class ArgumentLoops:
         for term, factor in terms:
             value = _times(factor, self._value(term.arguments[0], point, i, n_repeated))
             by_trial.setdefault(term.arguments[1], []).append(value)
-        return {trial: self._builder.named("f", _sum(values)) for trial, values in by_trial.items()}
+        return {trial: self._builder.named("f", sum_of(values)) for trial, values in by_trial.items()}
 
     def _write_block(self, group: _Group, terms: list[tuple[ArgumentTerm, Expression]], point: Expression) -> None:
         blocks, component = group.blocks, group.component
@@ -192,7 +193,7 @@ class ArgumentLoops:
             return
         with self._builder.loop("i", blocks[0].n) as i:
             if len(blocks) == 1 or self._diagonal:
-                value = _sum([self._product(t, f, point, (i,) * len(blocks)) for t, f in terms])
+                value = sum_of([self._product(t, f, point, (i,) * len(blocks)) for t, f in terms])
                 self._builder.accumulate(self._entry(component, (blocks[0].at(i),), point), value)
                 return
             if group.shared is not None:
@@ -202,7 +203,7 @@ class ArgumentLoops:
                 return
             scaled = self._scale_trials(terms, point, i)
             with self._builder.loop("j", blocks[1].n) as j:
-                value = _sum([_times(g, self._value(trial, point, j)) for trial, g in scaled.items()])
+                value = sum_of([_times(g, self._value(trial, point, j)) for trial, g in scaled.items()])
                 entry = self._entry(component, (blocks[0].at(i), blocks[1].at(j)), point)
                 self._builder.accumulate(entry, value)
 
@@ -215,7 +216,7 @@ class ArgumentLoops:
             if shared.is_triangle:
                 column = i + j if n_repeated else shared.cyclic(i + j)
             values = [_times(g, self._value(trial, point, column, n_repeated)) for trial, g in scaled.items()]
-            shared.add(i, j, _sum(values))
+            shared.add(i, j, sum_of(values))
 
     def _product(self, term: ArgumentTerm, factor: Expression, point: Expression, dofs: Sequence[Any]) -> Expression:
         for argument, dof in zip(term.arguments, dofs, strict=True):
@@ -235,10 +236,6 @@ class ArgumentLoops:
         if self._integral.integral_type == "expression":
             return prim.Variable("A")[(point, component, *dofs)]
         return prim.Variable("A")[dofs if len(dofs) > 1 else (dofs[0] if dofs else 0)]
-
-
-def _sum(values: Sequence[Expression]) -> Expression:
-    return values[0] if len(values) == 1 else prim.Sum(tuple(values))
 
 
 def _times(factor: Expression, value: Expression) -> Expression:

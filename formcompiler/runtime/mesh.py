@@ -18,7 +18,7 @@ from formcompiler.elements.cells import (
 from formcompiler.elements.layout import symmetries
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.runtime.lattice import cube_simplices, subdivide, vertex_weights
-from formcompiler.runtime.numbering import EntityNumbers, number_entities, unique_rows
+from formcompiler.runtime.numbering import EntityNumbers, first_places, number_entities, unique_rows
 from formcompiler.runtime.rows import Rows, find_rows
 from formcompiler.runtime.runs import Groups, find_groups
 
@@ -160,10 +160,9 @@ class Mesh:
                 f"the mesh is not a manifold: a facet of cell {cells[0]} belongs to {counts.max()} cells; "
                 "interior facets must have two"
             )
-        places = np.arange(len(numbers))
-        first, last = np.full(entities.n, len(numbers)), np.zeros(entities.n, dtype=np.int64)
-        np.minimum.at(first, numbers, places)
-        np.maximum.at(last, numbers, places)
+        first = first_places(numbers, entities.n)
+        last = np.zeros(entities.n, dtype=np.int64)
+        np.maximum.at(last, numbers, np.arange(len(numbers)))
         interior, boundary = np.flatnonzero(counts == 2), np.flatnonzero(counts == 1)
         return np.stack([first[interior], last[interior]], axis=1), first[boundary]
 

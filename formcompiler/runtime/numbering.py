@@ -63,12 +63,18 @@ def unique_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray
     return first, numbers
 
 
+def first_places(keys: npt.NDArray[np.integer], size: int) -> IntArray:
+    """Return the position of the first of each key in range(size), len(keys) for keys that do not occur."""
+    first = np.full(size, len(keys), dtype=np.int64)
+    np.minimum.at(first, keys, np.arange(len(keys)))
+    return first
+
+
 def _rank(keys: IntArray, size: int) -> tuple[IntArray, IntArray, int]:
     """Return the first position of each key and for every key its rank among all; keys are in range(size)."""
     n = len(keys)
     if size <= _DENSE * n:
-        first = np.full(size, n, dtype=np.int64)
-        np.minimum.at(first, keys, np.arange(n))
+        first = first_places(keys, size)
         is_there = first < n
         ranks = np.cumsum(is_there) - 1
         return first[is_there], ranks[keys], int(is_there.sum())

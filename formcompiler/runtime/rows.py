@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from formcompiler.runtime.numbering import first_places
+
 IntArray = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]
 
@@ -43,8 +45,7 @@ class Rows:
         before = {int(number): entry for entry, number in enumerate(numbers[1])} if n_cells > 1 else {}
         order = sorted(range(width), key=lambda e: (masks[e], *_place(e, before.get(int(numbers[0, e])))))
         visits = numbers.reshape(-1, self.length, width)[:, :, order].transpose(0, 2, 1).ravel()
-        first = np.full(int(visits.max(initial=-1)) + 1, len(visits), dtype=np.int64)
-        np.minimum.at(first, visits, np.arange(len(visits)))
+        first = first_places(visits, int(visits.max(initial=-1)) + 1)
         is_first = np.zeros(len(visits), dtype=bool)
         is_first[first] = True
         return np.asarray((np.cumsum(is_first) - 1)[first][numbers])

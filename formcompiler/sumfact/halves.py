@@ -25,7 +25,8 @@ import pymbolic.primitives as prim
 
 from formcompiler.elements.cells import FloatArray
 from formcompiler.kernel.builder import Expression, KernelBuilder
-from formcompiler.sumfact.lines import LineMatrix, scaled
+from formcompiler.kernel.terms import scaled
+from formcompiler.sumfact.lines import LineMatrix
 
 MAX_WRITTEN_OUT = 32
 """More vectors are loaded and stored by a loop."""

@@ -22,6 +22,7 @@ import pymbolic.primitives as prim
 
 from formcompiler.elements.cells import FloatArray
 from formcompiler.kernel.builder import Expression, KernelBuilder
+from formcompiler.kernel.terms import scaled, sum_of
 
 _NOISE = 1e-13
 
@@ -229,18 +230,3 @@ def _negated(value: Expression) -> Expression:
     """Return minus a value, without a second sign before one that has one."""
     has_sign = isinstance(value, prim.Product) and len(value.children) == 2 and value.children[0] == -1
     return value.children[1] if has_sign else -value
-
-
-def scaled(factor: float, value: Expression) -> list[Expression]:
-    """Return the terms of a product with a number: none if it is zero."""
-    factor = float(factor)
-    if factor == 0:
-        return []
-    return [value if factor == 1 else prim.Product((factor, value))]
-
-
-def sum_of(terms: Sequence[Expression]) -> Expression:
-    """Return the sum of terms, 0.0 if there is none."""
-    if not terms:
-        return 0.0
-    return terms[0] if len(terms) == 1 else prim.Sum(tuple(terms))

@@ -12,10 +12,11 @@ import pymbolic.primitives as prim
 from formcompiler.errors import VectorizationError
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import sum_of
 from formcompiler.sumfact.arrays import Array, ArrayPool
 from formcompiler.sumfact.contraction import Key, Output, Stage, Table
 from formcompiler.sumfact.halves import half
-from formcompiler.sumfact.lines import LineMatrix, LineWriter, sum_of
+from formcompiler.sumfact.lines import LineMatrix, LineWriter
 
 Extents = tuple[tuple[int, ...], ...]
 """Extents per direction: one for points or the dofs of one argument, two for the dofs of two arguments."""

@@ -26,12 +26,12 @@ import islpy as isl
 import loopy as lp
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname, VectorizeTag
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.errors import VectorizationError
 from formcompiler.kernel.flops import loop_extent
 from formcompiler.kernel.linearize import BatchTag
+from formcompiler.kernel.names import names_in
 
 LANE = "lane"
 """Name of the iname that runs over lanes."""
@@ -96,9 +96,7 @@ def find_varying(kernel: lp.LoopKernel, arguments: Iterable[str]) -> frozenset[s
     varying = set(arguments)
     while True:
         found = {
-            target_of(instruction)
-            for instruction in kernel.instructions
-            if get_dependencies(instruction.expression) & varying
+            target_of(instruction) for instruction in kernel.instructions if names_in(instruction.expression) & varying
         }
         if found <= varying:
             return frozenset(varying)
@@ -129,7 +127,7 @@ def check_elementwise(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:
     arrays = {**kernel.arg_dict, **kernel.temporary_variables}
     for instruction in kernel.instructions:
         where = f"instruction {instruction.id} of kernel {kernel.name}: {instruction.assignee} = .."
-        if any(get_dependencies(p) & varying for p in instruction.predicates):
+        if any(names_in(p) & varying for p in instruction.predicates):
             raise VectorizationError(f"{where} has a predicate that differs between the cells of a batch")
         check = _IndexChecker(varying)
         check(instruction.assignee)
@@ -156,7 +154,7 @@ def target_of(instruction: Any) -> str:
 
 
 def _with_lane(instruction: Any, varying: frozenset[str], lane: str, add_lane: Any) -> Any:
-    if not (get_dependencies(instruction.expression) | {target_of(instruction)}) & varying:
+    if not (names_in(instruction.expression) | {target_of(instruction)}) & varying:
         return instruction
     return instruction.copy(
         assignee=add_lane(instruction.assignee),
@@ -175,7 +173,7 @@ class _IndexChecker(WalkMapper[[]]):
 
     def map_subscript(self, expr: Any) -> None:
         for index in expr.index_tuple:
-            if get_dependencies(index) & self._varying:
+            if names_in(index) & self._varying:
                 self.found = index
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 from pytools import memoize_on_first_arg
 
 from formcompiler.kernel.addresses import address_finder
 from formcompiler.kernel.builder import PointTag
 from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
+from formcompiler.kernel.names import names_in
 from formcompiler.loops import Dependence, NestDependences, find_dependences, find_lane_loops
 from formcompiler.loops.conflicts import UnknownVariableError, find_conflict
 from formcompiler.vectorize.blocks import LaneLoops, make_blocks
@@ -144,7 +144,7 @@ class Chooser:
         for i in body.instructions:
             checker(i.assignee)
             checker(i.expression)
-            if any(get_dependencies(p) & body.wide for p in i.predicates):
+            if any(names_in(p) & body.wide for p in i.predicates):
                 return False
         return not checker.is_found and self._is_real([i for i in body.instructions if i.id in body.varying])
 
@@ -177,7 +177,7 @@ class Chooser:
         return cost
 
     def _access_cost(self, access: Any, extent: int) -> float:
-        if _LANE not in get_dependencies(access):
+        if _LANE not in names_in(access):
             return 1.0
         places = self._addresses.of_lanes(access, _LANE, extent)
         breaks = sum(b != a + type(a)(1) for a, b in itertools.pairwise(places))
@@ -226,7 +226,7 @@ class _IndexChecker(WalkMapper[[]]):
         self.is_found = False
 
     def map_subscript(self, expr: Any) -> None:
-        self.is_found |= any(get_dependencies(index) & self._names for index in expr.index_tuple)
+        self.is_found |= any(names_in(index) & self._names for index in expr.index_tuple)
 
 
 class _AccessCounter(WalkMapper[[]]):

@@ -25,12 +25,12 @@ import islpy as isl
 import loopy as lp
 import numpy as np
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import WalkMapper
 
 from formcompiler.kernel.addresses import address_finder, find_pieces
 from formcompiler.kernel.flops import iname_extent
 from formcompiler.kernel.linearize import find_wide, vector_inames
+from formcompiler.kernel.names import names_in
 
 DIVISION = {64: 4.0, 128: 4.0, 256: 8.0, 512: 16.0}
 """Cycles between two divisions of double precision, by bits of the register; roots take about as long."""
@@ -173,7 +173,7 @@ class _Model:
 
     def _steps(self, access: Any, iname: str, extent: int) -> tuple[int | None, ...]:
         """Return the distances between the places of consecutive lanes; None if they are not constant."""
-        if iname not in get_dependencies(access):
+        if iname not in names_in(access):
             return (0,)
         places = self._addresses.of_lanes(access, iname, extent)
         pairs = itertools.pairwise(places)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 
+from formcompiler.kernel.names import names_in
 from formcompiler.vectorize.cells import target_of
 
 
@@ -45,7 +45,7 @@ def _length(instructions: Sequence[Any]) -> int:
     target: Any = first.assignee
     if type(target) is not prim.Subscript or isinstance(target.index_tuple[-1], prim.ExpressionNode):
         return 1
-    if target_of(first) in get_dependencies(first.expression) or first.predicates:
+    if target_of(first) in names_in(first.expression) or first.predicates:
         return 1
     n = 1
     while n < len(instructions) and _is_next(first, instructions[n], n):

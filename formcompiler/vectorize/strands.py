@@ -17,12 +17,13 @@ from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper
 from pymbolic.mapper.substitutor import SubstitutionMapper, make_subst_func
 from pytools.graph import compute_sccs
 
 from formcompiler.kernel.flops import count_expression_operations, iname_extent, is_box
+from formcompiler.kernel.names import names_in
+from formcompiler.kernel.terms import sum_of
 from formcompiler.loops.dependence import Dependence
 from formcompiler.loops.order import ProgramOrder
 
@@ -178,7 +179,7 @@ def find_added(step: Step, strands: Iterable[Strand | None]) -> Expression | Non
     if read is None or any(s is not None and s.holes[read] != s.holes[step.written] for s in strands):
         return None
     rest = step.value.children[1:]
-    return rest[0] if len(rest) == 1 else prim.Sum(rest)
+    return sum_of(rest)
 
 
 def find_strands(kernel: lp.LoopKernel, order: ProgramOrder, dependences: Iterable[Dependence]) -> StrandGraph:
@@ -352,7 +353,7 @@ class _StrandWriter:
 
     def _float_types(self) -> Iterable[str]:
         for i in self._instructions:
-            for name in sorted((get_dependencies(i.expression) | set(i.assignee_var_names())) - set(self._loops)):
+            for name in sorted((names_in(i.expression) | set(i.assignee_var_names())) - set(self._loops)):
                 array = {**self._kernel.arg_dict, **self._kernel.temporary_variables}.get(name)
                 if array is not None and (array.dtype is None or array.dtype.numpy_dtype.kind != "i"):
                     yield self._type(name)
@@ -375,7 +376,7 @@ class _Indices(IdentityMapper[[]]):
 
     def map_subscript(self, expr: Any) -> Any:
         for index in expr.index_tuple:
-            self.found |= get_dependencies(index)
+            self.found |= names_in(index)
         return expr
 
 

@@ -11,9 +11,9 @@ import loopy as lp
 import numpy as np
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname, VectorizeTag
-from loopy.symbolic import get_dependencies
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
+from formcompiler.kernel.names import names_in
 from formcompiler.naming import Namer
 from formcompiler.vectorize.blocks import Block, LaneLoops
 from formcompiler.vectorize.cells import target_of, widen_array
@@ -51,7 +51,7 @@ def examine(choice: LaneLoops, instructions: Sequence[Any], around: Iterable[str
     """
     names = set(choice.inames)
     while True:
-        found = [i for i in instructions if (get_dependencies(i.expression) | get_dependencies(i.assignee)) & names]
+        found = [i for i in instructions if (names_in(i.expression) | names_in(i.assignee)) & names]
         grown = names | {target_of(i) for i in found if target_of(i) in choice.private}
         if grown == names:
             break
@@ -231,7 +231,7 @@ class Stripper:
         for name in sorted(finder.found & self._temporaries.keys()):
             temporary: Any = self._temporaries[name]
             old = self.kernel.temporary_variables.get(name)
-            if temporary.initializer is None and old is not None and old.shape and old.shape == temporary.shape:
+            if temporary.initializer is None and old is not None and old.shape == temporary.shape:
                 self._temporaries[name] = temporary.copy(shape=padded_shape(temporary.shape, self.lanes))
 
     def _lane(self, extent: int) -> str:
@@ -280,7 +280,7 @@ class _LaneAxisFinder(WalkMapper[[]]):
         self.found: set[str] = set()
 
     def map_subscript(self, expr: Any) -> None:
-        if get_dependencies(expr.index_tuple[-1]) & self._lanes:
+        if names_in(expr.index_tuple[-1]) & self._lanes:
             self.found.add(expr.aggregate.name)
         for index in expr.index_tuple:
             self.rec(index)
