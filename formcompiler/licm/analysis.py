@@ -72,6 +72,11 @@ class Analysis:
         return frozenset(self.kernel.temporary_variables) & self.scopes.writers.keys()
 
     @cached_property
+    def unwritten(self) -> frozenset[str]:
+        """Return the arguments that no instruction writes."""
+        return frozenset(self.kernel.arg_dict) - self.scopes.writers.keys()
+
+    @cached_property
     def varying(self) -> frozenset[str]:
         """Return the variables with more than one value.
 

@@ -63,13 +63,15 @@ def find_dof_sum(facts: Analysis, found: LoopSum) -> DofSum | None:
     is_pair = isinstance(term, prim.Product) and len(term.children) == 2
     if not is_pair or not all(isinstance(c, prim.Subscript) for c in term.children):
         return None
-    kernel, inames = facts.kernel, facts.kernel.all_inames()
+    kernel, fixed = facts.kernel, facts.kernel.all_inames() | facts.unwritten
     for table, dofs in (term.children, term.children[::-1]):
         axes = [axis for axis, i in enumerate(table.index_tuple) if found.iname in names_in(i)]
         is_plain = len(axes) == 1 and table.index_tuple[axes[0]] == prim.Variable(found.iname)
-        if not is_plain or found.iname not in names_in(dofs.index) or not is_table_access(kernel, table, inames):
+        if not is_plain or found.iname not in names_in(dofs.index) or not is_table_access(kernel, table, fixed):
             continue
-        if not any(n in facts.scopes.writers for n in names_in(dofs)) and not is_table_access(kernel, dofs, inames):
+        if not any(n in facts.scopes.writers for n in names_in(dofs)) and not is_table_access(
+            kernel, dofs, kernel.all_inames()
+        ):
             return DofSum(found, table, dofs, axes[0])
     return None
 
@@ -104,6 +106,15 @@ def count_sum(table: npt.NDArray[Any]) -> int:
         return int(values.shape[0] * (2 * values.shape[1] - 1))
     n_signs = sum(len(group) - 1 for group in groups)
     return len(np.unique(values, axis=0)) * (2 * len(groups) - 1) + n_signs
+
+
+def count_groups(table: npt.NDArray[Any]) -> int:
+    """Return the operations of a sum with a table, axes (.., row, column), for one number of each axis in front."""
+    values = _clean(table.reshape(-1, table.shape[-1]))
+    groups = find_groups(values)
+    if not 0 < len(groups) <= min(_MOST_COLUMNS, values.shape[1] - 1):
+        return int(table.shape[-2] * (2 * values.shape[1] - 1))
+    return int(table.shape[-2] * (2 * len(groups) - 1)) + sum(len(group) - 1 for group in groups)
 
 
 def _rewrite(facts: Analysis, editor: Editor, candidate: LoopSum) -> None:

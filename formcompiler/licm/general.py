@@ -12,6 +12,8 @@ from formcompiler.licm.contract import contract_kernel
 from formcompiler.licm.direction_sums import sum_by_direction
 from formcompiler.licm.direction_tests import add_by_direction
 from formcompiler.licm.edit import link_dependencies
+from formcompiler.licm.facet_sums import sum_on_facets
+from formcompiler.licm.facet_tests import add_on_facets
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
 from formcompiler.licm.regroup import flat_operands
@@ -32,6 +34,8 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
     steps = (
         sum_by_direction,
         add_by_direction,
+        sum_on_facets,
+        add_on_facets,
         group_columns,
         _scale_and_shrink,
         contract_kernel,
