@@ -77,7 +77,7 @@ def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) ->
 
 
 def is_box(kernel: lp.LoopKernel, iname: str) -> bool:
-    """Tell whether an iname runs from 0 to a number that is known, whatever the values of other inames."""
+    """Tell whether an iname runs from 0 to a number that is known, or never, whatever the values of other inames."""
     domain = kernel.get_inames_domain(frozenset([iname]))
     if domain.dim(isl.dim_type.set) > 1:
         position = domain.get_var_names_not_none(isl.dim_type.set).index(iname)
@@ -89,6 +89,8 @@ def is_box(kernel: lp.LoopKernel, iname: str) -> bool:
     if domain.dim(isl.dim_type.param):
         return False
     values = isl.Set.from_basic_set(domain)
+    if values.is_empty():
+        return True
     last = values.dim_max_val(0).to_python()
     return bool(values.dim_min_val(0).is_zero() and last + 1 == values.count_val().to_python())
 

@@ -98,7 +98,7 @@ class VisitFinder:
             visits = self._visit(accesses)
         except _UnknownError:
             return None
-        return _Pairs(visits, accesses, self._order).flows()
+        return _Pairs(visits, accesses, self._order).flows() if visits.element.size else []
 
     def _visit(self, accesses: Sequence[Access]) -> _Visits:
         chains = [self._order.loops[a.instruction] for a in accesses]

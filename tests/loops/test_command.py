@@ -178,3 +178,10 @@ def test_only_nests_of_two_loops_can_be_drawn(tmp_path):
     for kernel in (two_neighbours, matrix_vector):
         draw_nest(analyse_nest(kernel()), tmp_path / "x.svg")
         assert "<svg" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize("domain", ["{[i,j]: 0<=i<0 and 0<=j<3}", "{[i,j]: 0<=i<3 and 0<=j<0}", "{[i,j]: 0<=i,j<0}"])
+def test_loops_that_never_run_carry_nothing(domain):
+    program = make([domain], "a[i+1,j+1] = a[i,j] + 1 {id=S}", array("a", 5, 5))
+    text = format_report(describe_kernel(program))
+    assert "true" not in text and "anti" not in text and "output" not in text
