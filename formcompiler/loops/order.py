@@ -16,6 +16,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import islpy as isl
 import loopy as lp
@@ -204,9 +205,16 @@ def _place(
         for before in kernel.id_to_insn[instruction].depends_on:
             if before in key and key[before] != key[instruction]:
                 after[key[before]].add(key[instruction])
-    order = _sort(groups, after, lambda names: f"kernel {kernel.name}: {names} would each have to run after another")
+    order = _sort(groups, after, partial(_say_circle, kernel.name))
     for n, group in enumerate(order):
         if group.startswith("loop "):
             _place(kernel, loops, groups[group], (*prefix, n), positions)
         else:
             positions[groups[group][0]] = (*prefix, n)
+
+
+def _say_circle(kernel: str, names: str) -> str:
+    return (
+        f"kernel {kernel}: {names} would each have to run after another; loopy makes readers of a variable wait for "
+        "its only writer: seq_dependencies=True in make_kernel lets instructions run in the order of the text"
+    )
