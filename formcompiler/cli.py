@@ -325,8 +325,11 @@ def _loops(settings: argparse.Namespace) -> int:
     with stage("load loop analysis"):
         from formcompiler.loops.command import examine_file
     with stage("analyse"):
-        text = examine_file(settings.file, settings.json, settings.picture, settings.parameters)
-    print(text)
+        findings = examine_file(settings.file, settings.json, settings.picture, settings.parameters)
+    if findings.text:
+        print(findings.text, flush=True)
+    if findings.error is not None:
+        raise findings.error
     return SUCCESS
 
 

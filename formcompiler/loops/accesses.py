@@ -16,7 +16,7 @@ from loopy.symbolic import IdentityMapper, condition_to_set, get_dependencies, p
 
 from formcompiler.errors import TransformError
 from formcompiler.loops.order import ProgramOrder
-from formcompiler.loops.references import Reference, find_references
+from formcompiler.loops.references import HIDDEN, Reference, find_code_uses, find_references
 
 _TABLE_LIMIT = 1024
 """Constant index tables of more entries are not looked into."""
@@ -34,6 +34,7 @@ class Access:
         subscript: The index expressions; none for a scalar.
         is_write: Whether it writes.
         is_conditional: Whether it happens only under a condition.
+        is_whole: Whether it names an array without an index, and may touch all of it.
         is_plain: Whether it happens once in each iteration, and the subscript tells all about what is touched.
     """
 
@@ -44,6 +45,7 @@ class Access:
     subscript: tuple[Any, ...]
     is_write: bool
     is_conditional: bool
+    is_whole: bool
     is_plain: bool
     _relate: Callable[[], tuple[isl.Map, bool]]
 
@@ -79,13 +81,19 @@ def iteration_domain(kernel: lp.LoopKernel, loops: Sequence[str]) -> isl.Set:
     basic = kernel.get_inames_domain(frozenset(loops)).project_out_except(list(loops), [isl.dim_type.set])
     domain = reorder(isl.Set.from_basic_set(basic), loops)
     for name in domain.get_var_names_not_none(isl.dim_type.param):
-        if name in kernel.get_written_variables():
+        if name in written_names(kernel):
             raise TransformError(
                 f"kernel {kernel.name}: the bounds of loops {', '.join(loops)} depend on {name}, which the kernel "
                 "itself computes; make it an argument"
             )
     assumptions = isl.Set.from_basic_set(kernel.assumptions).params()
     return domain.intersect_params(assumptions)
+
+
+def written_names(kernel: lp.LoopKernel) -> frozenset[str]:
+    """Return the variables that a kernel writes, or that C code in it may write."""
+    code = (i for i in kernel.instructions if isinstance(i, lp.CInstruction))
+    return frozenset(kernel.get_written_variables()).union(*(find_code_uses(i).writes for i in code))
 
 
 def reorder(domain: isl.Set, names: Sequence[str]) -> isl.Set:
@@ -110,7 +118,8 @@ class AccessFinder:
     def __init__(self, kernel: lp.LoopKernel, order: ProgramOrder) -> None:
         self._kernel = kernel
         self._order = order
-        self._arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)} | set(kernel.temporary_variables)
+        arrays = {a.name for a in kernel.args if not isinstance(a, lp.ValueArg)}
+        self._arrays = arrays | set(kernel.temporary_variables) | {HIDDEN}
         self._domains: dict[tuple[str, ...], isl.Set] = {}
 
     @cached_property
@@ -135,9 +144,14 @@ class AccessFinder:
     def _references(self, instruction: Any) -> list[tuple[Reference, bool]]:
         if isinstance(instruction, lp.NoOpInstruction):
             return []
-        found = [(r, False) for r in find_references(instruction.expression, self._arrays)]
-        for predicate in sorted(instruction.predicates, key=str):
-            found += [(r, False) for r in find_references(predicate, self._arrays)]
+        conditions = [
+            (r, False) for p in sorted(instruction.predicates, key=str) for r in find_references(p, self._arrays)
+        ]
+        if isinstance(instruction, lp.CInstruction):
+            uses = find_code_uses(instruction)
+            sides = ((uses.reads, False), (uses.writes, True))
+            return [*conditions, *((_whole(n), write) for names, write in sides for n in sorted(names & self._arrays))]
+        found = [*((r, False) for r in find_references(instruction.expression, self._arrays)), *conditions]
         for assignee in instruction.assignees:
             target, *indices = find_references(assignee, self._arrays)
             found += [*((r, False) for r in indices), (target, True)]
@@ -156,6 +170,7 @@ class AccessFinder:
             reference.subscript or (),
             is_write,
             bool(conditions),
+            is_whole,
             is_alone and not is_whole and memory == reference.variable,
             lambda: self._find_relation(key, instruction, reference, conditions),
         )
@@ -194,6 +209,8 @@ class AccessFinder:
 
     def _storage(self, reference: Reference) -> tuple[str, tuple[Any, ...]]:
         """Return the name of the memory behind a variable, and its shape; shared memory has none."""
+        if reference.variable == HIDDEN:
+            return HIDDEN, ()
         array = self._kernel.get_var_descriptor(reference.variable)
         if getattr(array, "base_storage", None):
             return f"storage {array.base_storage}", ()
@@ -237,6 +254,11 @@ class AccessFinder:
             relation = relation.flat_range_product(function)
         extra = tables.domain.dim(isl.dim_type.set) - n_loops
         return relation.project_out(isl.dim_type.in_, n_loops, extra), is_exact
+
+
+def _whole(name: str) -> Reference:
+    """Return a reference to all elements of a variable."""
+    return Reference(name, None, (), ())
 
 
 def find_renumbered(

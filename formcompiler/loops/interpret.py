@@ -20,7 +20,7 @@ from formcompiler.errors import TransformError
 from formcompiler.loops.accesses import iteration_domain
 from formcompiler.loops.iteration_space import enumerate_points
 from formcompiler.loops.order import ProgramOrder, find_order
-from formcompiler.loops.program import check_inames, to_kernel
+from formcompiler.loops.program import check_inames, check_no_code, to_kernel
 
 _FUNCTIONS: dict[str, Any] = {"abs": abs, "min": min, "max": max, "fmin": min, "fmax": max, "pow": pow}
 _REDUCTIONS: dict[str, Any] = {"sum": np.sum, "product": np.prod, "max": np.max, "min": np.min}
@@ -47,9 +47,10 @@ def interpret(
         The array arguments by name.
 
     Raises:
-        TransformError: if an argument is missing or has the wrong shape.
+        TransformError: if an argument is missing or has the wrong shape, or the kernel has C code.
     """
     kernel = to_kernel(program)
+    check_no_code(kernel, "which only a compiler can run")
     check_inames(kernel, {*shuffled, *([lanes] if lanes else [])})
     memory = _allocate(kernel, arguments)
     order = find_order(kernel)

@@ -140,6 +140,8 @@ def to_iteration_space(points: isl.Set) -> IterationSpace:
     lower: list[tuple[list[int], list[int]]] = []
     upper: list[tuple[list[int], list[int]]] = []
     known = points.project_out(isl.dim_type.set, 0, len(inames))
+    if points.is_empty():
+        return _empty_space(inames, parameters, points)
     for n, iname in enumerate(inames):
         seen = points.project_out(isl.dim_type.set, n + 1, len(inames) - n - 1)
         context = known.insert_dims(isl.dim_type.set, n, 1)
@@ -150,6 +152,15 @@ def to_iteration_space(points: isl.Set) -> IterationSpace:
                     entry = ([sign * c for c in row] + [0] * (len(inames) - n - 1), [sign * c for c in right])
                     (lower if sign > 0 else upper).append(entry)
         known = seen
+    return IterationSpace(
+        inames, parameters, *_matrices(lower, inames, parameters), *_matrices(upper, inames, parameters), points
+    )
+
+
+def _empty_space(inames: tuple[str, ...], parameters: tuple[str, ...], points: isl.Set) -> IterationSpace:
+    """Return the space of loops that never run: from 0 to -1."""
+    rows = np.eye(len(inames), dtype=np.int64).tolist()
+    lower, upper = ([(row, [0] * len(parameters) + [c]) for row in rows] for c in (0, -1))
     return IterationSpace(
         inames, parameters, *_matrices(lower, inames, parameters), *_matrices(upper, inames, parameters), points
     )

@@ -51,7 +51,7 @@ def find_broadcasts(nest: NestDependences) -> tuple[Broadcast, ...]:
         loops = nest.order.loops[access.instruction]
         used = {name for index in access.subscript for name in get_dependencies(index)}
         missing = tuple(iname for iname in loops if iname not in used)
-        if missing and access.memory not in written:
+        if missing and access.memory not in written and not access.is_whole:
             found.append(Broadcast(access, missing))
     return tuple(found)
 
@@ -112,10 +112,12 @@ def _check_not_written(nest: NestDependences, variable: str) -> None:
     known = {*nest.kernel.arg_dict, *nest.kernel.temporary_variables}
     if variable not in known:
         raise TransformError(f"kernel {nest.kernel.name} has no variable '{variable}'")
-    writers = nest.kernel.writer_map().get(variable, set()) & set(nest.nest.instructions)
+    finder = AccessFinder(nest.kernel, nest.order)
+    accesses = [a for name in nest.nest.instructions for a in finder.accesses(name)]
+    writers = [a.instruction for a in accesses if a.is_write and a.variable == variable]
     if writers:
         raise TransformError(
-            f"instruction {min(writers)} writes {variable} in the nest ({', '.join(nest.inames)}), so that a copy may "
+            f"instruction {writers[0]} writes {variable} in the nest ({', '.join(nest.inames)}), so that a copy may "
             "be out of date; make it single-assigned first (to_single_assignment)"
         )
 

@@ -22,6 +22,7 @@ from formcompiler.errors import TransformError
 from formcompiler.loops.accesses import AccessFinder, iteration_domain
 from formcompiler.loops.dependence import Dependence, NestDependences
 from formcompiler.loops.iteration_space import to_iteration_space
+from formcompiler.loops.references import find_code_uses
 
 
 def is_doall(nest: NestDependences, iname: str, *, ignoring: Collection[str] = ()) -> bool:
@@ -71,6 +72,8 @@ def is_shift_invariant(nest: NestDependences) -> bool:
     if not nest.nest.is_perfect:
         return False
     finder = AccessFinder(nest.kernel, nest.order)
+    if any(isinstance(nest.kernel.id_to_insn[name], lp.CInstruction) for name in nest.nest.instructions):
+        return False  # nobody knows under which conditions it does what
     if any(a.is_conditional for name in nest.nest.instructions for a in finder.accesses(name)):
         return False
     points = iteration_domain(nest.kernel, nest.inames)
@@ -150,6 +153,9 @@ def find_privatization_obstacle(
         return f"{variable} is not a temporary: its values are seen outside of the kernel"
     if temporary.initializer is not None or temporary.base_storage:
         return f"{variable} has an initializer or shares its memory"
+    for instruction in kernel.instructions:
+        if isinstance(instruction, lp.CInstruction) and variable in find_code_uses(instruction).reads:
+            return f"instruction {instruction.id} is C code and uses {variable} by this name"
     users = kernel.reader_map().get(variable, set()) | kernel.writer_map().get(variable, set())
     for name in sorted(users):
         if iname not in kernel.id_to_insn[name].within_inames:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 import loopy as lp
@@ -17,7 +18,7 @@ def to_kernel(program: lp.LoopKernel | lp.TranslationUnit) -> lp.LoopKernel:
     """Return the kernel of a program, with substitution rules expanded.
 
     Raises:
-        TransformError: if there is no such kernel, or an instruction is not an assignment.
+        TransformError: if there is no such kernel, or an instruction is of a kind that cannot be analysed.
     """
     if isinstance(program, lp.TranslationUnit):
         if len(program.entrypoints) != 1:
@@ -33,12 +34,36 @@ def to_kernel(program: lp.LoopKernel | lp.TranslationUnit) -> lp.LoopKernel:
     if kernel.substitutions:
         kernel = lp.expand_subst(kernel)
     for instruction in kernel.instructions:
-        if not isinstance(instruction, lp.Assignment | lp.CallInstruction | lp.NoOpInstruction):
+        if not isinstance(instruction, lp.Assignment | lp.CallInstruction | lp.NoOpInstruction | lp.CInstruction):
             raise TransformError(
                 f"instruction {instruction.id} of kernel {kernel.name} is a {type(instruction).__name__}, whose "
                 "accesses cannot be analysed; write it as an assignment"
             )
+        if isinstance(instruction, lp.CInstruction) and re.search(r"\b(return|goto)\b", instruction.code):
+            raise TransformError(
+                f"the C code of instruction {instruction.id} of kernel {kernel.name} leaves the place where it stands, "
+                "so that nobody knows what runs after it; give the instructions concerned a predicate instead"
+            )
     return kernel
+
+
+def check_no_code(kernel: lp.LoopKernel, what: str, inames: Collection[str] | None = None) -> None:
+    """Refuse C code.
+
+    Args:
+        kernel: The kernel.
+        what: What cannot be done with C code.
+        inames: Only code inside of one of these loops counts.
+
+    Raises:
+        TransformError: for the first such instruction.
+    """
+    for instruction in kernel.instructions:
+        is_inside = inames is None or bool(instruction.within_inames & set(inames))
+        if isinstance(instruction, lp.CInstruction) and is_inside:
+            raise TransformError(
+                f"instruction {instruction.id} of kernel {kernel.name} is C code, {what}; write it as an assignment"
+            )
 
 
 def from_kernel(program: Program, kernel: lp.LoopKernel) -> Program:

@@ -87,6 +87,7 @@ def _describe_space(nest: NestDependences) -> dict[str, Any]:
     return {
         "loops": list(loops),
         "set": str(points),
+        "empty": points.is_empty(),
         "bounds": {iname: list(space.bounds(iname)) for iname in loops},
         "parameters": list(space.parameters),
         "P": space.lower_matrix.tolist(),
@@ -151,6 +152,8 @@ def _format_nest(nest: dict[str, Any]) -> list[str]:
 def _format_space(space: dict[str, Any]) -> list[str]:
     if "bounds" not in space:
         return [f"  points: {space['set']}"]
+    if space["empty"]:
+        return ["  points: none, these loops never run"]
     bounds = ", ".join(f"{iname} = {low}..{high}" for iname, (low, high) in space["bounds"].items())
     shape = "rectangular" if space["rectangular"] else "regular" if space["regular"] else "not regular"
     return [f"  points: {bounds} ({shape})"]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from formcompiler.errors import TransformError
 from formcompiler.loops.dependence import NestDependences, analyse_nest
 from formcompiler.loops.domains import chains_of, inames_of, merge_domains, renest, substitute_parameters
-from formcompiler.loops.program import Program, check_inames, from_kernel, to_kernel, unlinearized
+from formcompiler.loops.program import Program, check_inames, check_no_code, from_kernel, to_kernel, unlinearized
 from formcompiler.loops.schedule import Rows, check_schedule, find_band, is_valid_schedule, to_rows
 
 Matrix = npt.NDArray[np.int64]
@@ -95,7 +95,8 @@ def transform_unimodular(
     *Legality*: U is integer with determinant ±1, and ``U d`` is lexicographically positive for every dependence
     vector d. No loop may be between the transformed ones, and no instruction in some of them only.
 
-    *Failure*: `TransformError` names the dependence that forbids it: variable, instructions, distance vector.
+    *Failure*: `TransformError` names the dependence that forbids it: variable, instructions, distance vector; or the
+    instruction that is C code, in which loops cannot be replaced.
 
     Args:
         program: The kernel.
@@ -108,6 +109,7 @@ def transform_unimodular(
     check_inames(kernel, inames or ())
     nest = analyse_nest(kernel, inames[0] if inames else None)
     band = find_band(nest, inames)
+    check_no_code(kernel, "in which loops cannot be replaced by others (interchange keeps them)", band)
     rows = check_unimodular(matrix, len(band))
     check_schedule(nest, rows, band, f"the transformation {rows.tolist()} of ({', '.join(band)})")
     new = _new_names(kernel, len(band), new_inames)

@@ -56,6 +56,7 @@ class CellLanes:
             VectorizationError: if an instruction is not elementwise in the lane, or numbers of trips differ.
         """
         kernel = t_unit.default_entrypoint
+        check_assignments(kernel)
         varying = find_varying(kernel, {a.name for a in kernel.args} - self.uniform)
         check_trips(kernel, varying)
         check_elementwise(kernel, varying)
@@ -101,6 +102,20 @@ def find_varying(kernel: lp.LoopKernel, arguments: Iterable[str]) -> frozenset[s
         if found <= varying:
             return frozenset(varying)
         varying |= found
+
+
+def check_assignments(kernel: lp.LoopKernel) -> None:
+    """Check that all instructions are assignments.
+
+    Raises:
+        VectorizationError: if one is not.
+    """
+    for instruction in kernel.instructions:
+        if not isinstance(instruction, lp.Assignment):
+            raise VectorizationError(
+                f"instruction {instruction.id} of kernel {kernel.name} is a {type(instruction).__name__}, and only "
+                "assignments can have lanes; write it as assignments, or use vectorize=none"
+            )
 
 
 def check_trips(kernel: lp.LoopKernel, varying: frozenset[str]) -> None:

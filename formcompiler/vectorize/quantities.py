@@ -30,6 +30,7 @@ from formcompiler.errors import VectorizationError
 from formcompiler.loops import analyse_nest, find_dependences, find_order
 from formcompiler.naming import Namer
 from formcompiler.vectorize.blocks import LaneLoops, make_blocks
+from formcompiler.vectorize.cells import check_assignments
 from formcompiler.vectorize.choose import Chooser
 from formcompiler.vectorize.fusion import QuantityLoop, fuse
 from formcompiler.vectorize.packing import CostModel, find_groups
@@ -96,6 +97,7 @@ def fuse_quantities(kernel: lp.LoopKernel, n_lanes: int) -> FusedQuantities:
     Raises:
         VectorizationError: if no two quantities can, or should, run together.
     """
+    check_assignments(kernel)
     names = {*kernel.arg_dict, *kernel.temporary_variables, *kernel.all_inames()}
     order = find_order(kernel)
     dependences = find_dependences(kernel, variables=find_written_arrays(kernel))

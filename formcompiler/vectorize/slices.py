@@ -31,6 +31,7 @@ from pytools import memoize_on_first_arg
 from formcompiler.errors import VectorizationError
 from formcompiler.loops import NestDependences, analyse
 from formcompiler.vectorize.blocks import make_blocks
+from formcompiler.vectorize.cells import check_assignments
 from formcompiler.vectorize.choose import Chooser, find_candidates
 from formcompiler.vectorize.strip import Stripper
 
@@ -55,6 +56,7 @@ class SliceLanes:
             VectorizationError: if no loop can have lanes.
         """
         kernel = t_unit.default_entrypoint
+        check_assignments(kernel)
         nests = _dependences(kernel)
         stripper = Stripper(kernel, self.lanes)
         is_possible = False

@@ -76,6 +76,35 @@ def test_several_kernels_in_a_file_are_all_reported(run):
     assert [kernel["kernel"] for kernel in json.loads(text)] == ["wave", "wave"]
 
 
+BAD = (
+    'bad = lp.make_kernel("{[i,j]: 0<=i,j<3}", ["b[i,j] = 1 {id=S}", "c[i,j] = 2 {id=T}"],\n'
+    '    [lp.GlobalArg("b,c", np.float64, shape=(3, 3))], name="bad", target=lp.CTarget(), lang_version=(2018, 2))\n'
+    'bad = bad.with_kernel(bad["bad"].copy(loop_priority=frozenset([("i", "j"), ("j", "i")])))\n'
+)
+
+
+def test_a_kernel_that_cannot_be_analysed_hides_no_other(run):
+    text = HEAD + BAD + WAVE.removeprefix(HEAD).replace("kernel = ", "good = ")
+    status, out, error = run(text, "--picture", "good.png")
+    assert status == 2
+    assert out == run(WAVE)[1]
+    assert error == "formcompiler: error: nest.py: bad: loops i, j would each have to be inside of another\n"
+    assert Path("good.png").stat().st_size > 1000
+    status, out, _ = run(text, "--json")
+    bad, good = json.loads(out)
+    assert (status, bad["kernel"], good["kernel"]) == (2, "bad", "wave")
+    assert bad["error"] == "nest.py: bad: loops i, j would each have to be inside of another"
+    assert good["nests"][0]["matrix"] == [[0, 1], [1, 0]]
+
+
+def test_a_picture_that_cannot_be_drawn_hides_no_report(run):
+    text = WAVE.replace("0<=i,j<=3", "0<=i,j<100").replace("(5, 5)", "(101, 101)")
+    status, out, error = run(text, "--picture", "wave.png")
+    assert status == 2
+    assert out.startswith("kernel wave\n\nnest (i, j), 1 instructions\n")
+    assert "10000 points cannot be told apart" in error
+
+
 def test_a_picture_is_drawn(run):
     status, _, _ = run(WAVE, "--picture", "wave.png")
     assert status == 0
@@ -181,7 +210,10 @@ def test_only_nests_of_two_loops_can_be_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("domain", ["{[i,j]: 0<=i<0 and 0<=j<3}", "{[i,j]: 0<=i<3 and 0<=j<0}", "{[i,j]: 0<=i,j<0}"])
-def test_loops_that_never_run_carry_nothing(domain):
+def test_loops_that_never_run_have_no_points_and_carry_nothing(domain):
     program = make([domain], "a[i+1,j+1] = a[i,j] + 1 {id=S}", array("a", 5, 5))
-    text = format_report(describe_kernel(program))
+    report = describe_kernel(program)
+    assert report["nests"][0]["iteration_space"]["bounds"] == {"i": ["0", "-1"], "j": ["0", "-1"]}
+    text = format_report(report)
+    assert "  points: none, these loops never run\n" in text
     assert "true" not in text and "anti" not in text and "output" not in text
