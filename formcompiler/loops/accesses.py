@@ -81,19 +81,13 @@ def iteration_domain(kernel: lp.LoopKernel, loops: Sequence[str]) -> isl.Set:
     basic = kernel.get_inames_domain(frozenset(loops)).project_out_except(list(loops), [isl.dim_type.set])
     domain = reorder(isl.Set.from_basic_set(basic), loops)
     for name in domain.get_var_names_not_none(isl.dim_type.param):
-        if name in written_names(kernel):
+        if name in kernel.get_written_variables():
             raise TransformError(
                 f"kernel {kernel.name}: the bounds of loops {', '.join(loops)} depend on {name}, which the kernel "
                 "itself computes; make it an argument"
             )
     assumptions = isl.Set.from_basic_set(kernel.assumptions).params()
     return domain.intersect_params(assumptions)
-
-
-def written_names(kernel: lp.LoopKernel) -> frozenset[str]:
-    """Return the variables that a kernel writes, or that C code in it may write."""
-    code = (i for i in kernel.instructions if isinstance(i, lp.CInstruction))
-    return frozenset(kernel.get_written_variables()).union(*(find_code_uses(i).writes for i in code))
 
 
 def reorder(domain: isl.Set, names: Sequence[str]) -> isl.Set:

@@ -128,8 +128,6 @@ def test_bounds_that_code_may_write_are_refused():
         name="nest",
         lang_version=(2018, 2),
     ).default_entrypoint
-    hidden = [i.copy(assignees=()) if i.id == "C" else i for i in kernel.instructions]
-    kernel = kernel.copy(instructions=hidden)
     with pytest.raises(TransformError, match="the bounds of loops i, j depend on n, which the kernel itself computes"):
         iteration_domain(kernel, ("i", "j"))
 
