@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as prim
 from pymbolic.mapper import IdentityMapper
 
@@ -179,8 +180,9 @@ class ExpressionWriter:
         return text if own >= strength else f"({text})"
 
     def _literal(self, value: Any) -> tuple[str, int]:
-        if isinstance(value, complex):
-            return f"{self._complex}({value.real!r}{self._suffix}, {value.imag!r}{self._suffix})", _ATOM
+        if isinstance(value, (complex, np.complexfloating)):
+            real, imaginary = float(value.real), float(value.imag)
+            return f"{self._complex}({real!r}{self._suffix}, {imaginary!r}{self._suffix})", _ATOM
         text = f"{float(value)!r}{self._suffix}"
         return text, _UNARY if text.startswith("-") else _ATOM
 

@@ -141,8 +141,8 @@ class _MethodWriter:
 
     def _write_table(self, table: Any) -> None:
         kind = CPP_TYPES[table.dtype.numpy_dtype.name]
-        suffix = "F" if kind == "float" else ""
-        values = ", ".join(f"{value!r}{suffix}" for value in table.initializer.ravel().tolist())
+        suffix = "F" if "float" in kind else ""
+        values = ", ".join(_entry(value, suffix) for value in table.initializer.ravel().tolist())
         self._lines.append(f"  // axes {list(table.initializer.shape)}")
         size = table.initializer.size + self._slack(table.name)
         self._lines.append(f"  static constexpr {kind} {table.name}[{size}] = {{")
@@ -315,6 +315,12 @@ def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset
         for name, count in n_axes.items()
         if count == (name in vectors) and name in first and name not in scattered
     }
+
+
+def _entry(value: Any, suffix: str) -> str:
+    """Return an entry of a table as C++ text."""
+    parts = [f"{v!r}{suffix}" for v in ((value.real, value.imag) if isinstance(value, complex) else (value,))]
+    return parts[0] if len(parts) == 1 else f"{{{', '.join(parts)}}}"
 
 
 def _is_run(item: Any) -> bool:

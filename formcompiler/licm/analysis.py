@@ -106,12 +106,6 @@ class Analysis:
         """Tell whether a variable is a temporary with one value, or one for each lane."""
         return name in self._scalars
 
-    @cached_property
-    def is_complex(self) -> bool:
-        """Tell whether the kernel has complex numbers."""
-        arrays = (*self.kernel.args, *self.kernel.temporary_variables.values())
-        return any(isinstance(a.dtype, lp.types.NumpyType) and a.dtype.numpy_dtype.kind == "c" for a in arrays)
-
     def is_integer(self, name: str) -> bool:
         """Tell whether a variable holds integers."""
         array = self.kernel.temporary_variables.get(name)

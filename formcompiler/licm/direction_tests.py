@@ -222,6 +222,7 @@ class _Writer:
         Args:
             terms: What each table is multiplied with.
         """
+        self._dtype = self._facts.types.of_sum(factor for factors in terms.values() for factor in factors)
         states = map(self._plan.start, range(len(terms)))
         values = {s: self._store(table, factors) for s, (table, factors) in zip(states, terms.items(), strict=True)}
         for level, edges in enumerate(self._plan.levels()):

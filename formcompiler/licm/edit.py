@@ -22,6 +22,9 @@ from formcompiler.naming import Namer
 class Editor:
     """A linearized kernel under transformation.
 
+    Attributes:
+        added: Types of new temporaries and tables.
+
     Args:
         kernel: The kernel.
         lanes: Extent of each iname of lanes.
@@ -43,6 +46,7 @@ class Editor:
         self._temporaries = dict(kernel.temporary_variables)
         self._domains = list(kernel.domains)
         self._inames = dict(kernel.inames)
+        self.added: dict[str, np.dtype[Any]] = {}
         self._names = Namer(kernel.all_variable_names() | set(kernel.inames) | taken)
         self._ids = Namer(kernel.id_to_insn)
 
@@ -51,6 +55,7 @@ class Editor:
         name = self._names.unique(wish)
         shape = (*extents, *(self._lanes[i] for i in index[len(extents) :]))
         self._temporaries[name] = make_temporary(name, shape, dtype)
+        self.added[name] = np.dtype(getattr(dtype, "numpy_dtype", dtype))
         variable = prim.Variable(name)
         return variable[tuple(map(prim.Variable, index))] if index else variable
 
@@ -68,6 +73,7 @@ class Editor:
             read_only=True,
             initializer=np.ascontiguousarray(values),
         )
+        self.added[name] = values.dtype
         return prim.Variable(name)
 
     def loop(self, wish: str, extent: int) -> str:

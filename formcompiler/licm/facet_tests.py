@@ -126,7 +126,7 @@ class _Writer:
             for loops in (self._before, self._behind)
         )
         target = found.instruction.assignee
-        result: Values = before.array(target, "sum_group", self._facts.types.real, extents)
+        result: Values = before.array(target, "sum_group", self._facts.types.of_sum([factor]), extents)
         before.assign(0, extents, result(before.open(0, extents)), [0.0])
         index = inside.open(0, extents)
         row = prim.Variable(points[-1])

@@ -231,7 +231,7 @@ class _Sharer:
         if value.kind == ATOM:
             return self._facts.types.of(value.detail)
         if value.kind == LITERAL:
-            is_complex = isinstance(value.detail, complex)
+            is_complex = isinstance(value.detail, (complex, np.complexfloating))
             return np.result_type(self._facts.types.real, np.complex64 if is_complex else np.float32)
         kind = np.result_type(*map(self._dtype, value.operands)) if value.operands else self._facts.types.real
         if value.kind == CALL and function_name(value.detail) in REAL_RESULT:

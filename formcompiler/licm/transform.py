@@ -73,9 +73,7 @@ class HoistInvariants:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""
         reason = ""
         if self.mode == "general":
-            if not facts.is_complex:
-                return hoist_general(facts), "general", ""
-            reason = "sums of complex numbers stay as they are"
+            return hoist_general(facts), "general", ""
         if self.mode != "cse":
             try:
                 return hoist_nested(facts), "nested", reason

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 import loopy as lp
@@ -29,7 +32,7 @@ class Types:
     def __init__(self, kernel: lp.LoopKernel) -> None:
         self._kernel = kernel
         arrays = {**kernel.arg_dict, **kernel.temporary_variables}
-        self._known: dict[str, DType] = {
+        self._known: MutableMapping[str, DType] = {
             name: array.dtype.numpy_dtype
             for name, array in arrays.items()
             if isinstance(array.dtype, lp.types.NumpyType)
@@ -54,6 +57,17 @@ class Types:
         result: DType = np.result_type(*kinds)
         return result
 
+    def of_sum(self, terms: Iterable[Any], added: Mapping[str, DType] | None = None) -> DType:
+        """Return the type of a sum of terms: floating-point.
+
+        Args:
+            terms: The terms.
+            added: Types of variables that the kernel does not have yet.
+        """
+        types = copy.copy(self)
+        types._known = ChainMap({}, dict(added or {}), self._known)
+        return np.result_type(self.real, *(kind for term in terms for kind in types._collect(term)))
+
     def _collect(self, expression: Any) -> list[npt.DTypeLike]:
         if isinstance(expression, prim.Variable):
             return [self._variable(expression.name)] if not self._is_index(expression.name) else [np.dtype(np.int32)]
@@ -69,7 +83,7 @@ class Types:
             return [self.real, *self._collect_operands(expression)]
         if isinstance(expression, prim.ExpressionNode):
             return self._collect_operands(expression)
-        return [np.dtype(np.complex64)] if isinstance(expression, complex) else []
+        return [np.dtype(np.complex64)] if isinstance(expression, (complex, np.complexfloating)) else []
 
     def _collect_operands(self, expression: Any) -> list[npt.DTypeLike]:
         parts = operands(expression)

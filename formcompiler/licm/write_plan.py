@@ -97,11 +97,10 @@ class PlanWriter:
         self._out.scalars.append(self._editor.assign(name, value, self._outer))
         return name
 
-    def _new(self, wish: str, value: Any, index: Sequence[str], original: Any = None) -> Any:
+    def _new(self, wish: str, value: Any, index: Sequence[str]) -> Any:
         lanes = sorted(names_in(value) & self._facts.nest.lanes)
         extents = [self._facts.trips.extent(self._it.dofs[1]) for _ in index]
-        types = self._facts.types
-        dtype = types.of(value if original is None else original) if self._facts.is_complex else types.real
+        dtype = self._facts.types.of_sum([value], self._editor.added)
         return self._editor.temporary(wish, dtype, (*index, *lanes), extents)
 
     def _row_sum(self, rows: dict[Atoms, Scalars]) -> Any:
@@ -109,7 +108,7 @@ class PlanWriter:
         value = sum_of([self._times(self._scalar(s), atoms) for atoms, s in rows.items()])
         if not isinstance(value, (prim.Sum, prim.Product)):
             return value
-        name = self._new("g", value, (), _original(rows))
+        name = self._new("g", value, ())
         self._out.rows.append(self._editor.assign(name, value, (*self._outer, self._dofs[0])))
         return name
 
@@ -122,16 +121,10 @@ class PlanWriter:
         extent = self._facts.trips.extent(self._it.dofs[1])
         iname = self._editor.loop(column.split("_")[0], extent)
         rename = substitute({column: prim.Variable(iname)})
-        access = self._new("h", value, (column,), _original(columns))
+        access = self._new("h", value, (column,))
         run = self._editor.assign(rename(access), rename(value), (*self._outer, iname))
         self._out.arrays += [EnterLoop(iname=iname), run, LeaveLoop(iname=iname)]
         return access
-
-
-def _original(terms: dict[Atoms, Scalars]) -> Any:
-    """Return an expression of the original kernel with the type of a sum."""
-    parts = [prim.Product((_literal(s.factor), *s.atoms, *atoms)) for atoms, ss in terms.items() for s in ss]
-    return prim.Sum(tuple(parts))
 
 
 def _is_complex(scalars: Scalars) -> bool:
