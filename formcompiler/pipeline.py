@@ -78,7 +78,8 @@ def _lanes_pass(options: Options, parameters: tuple[Parameter, ...], in_halves: 
     from formcompiler.vectorize.cheapest import CheapestLanes
 
     strategies = [_strategy(candidate, parameters, in_halves) for candidate in candidates(options)[1:]]
-    return CheapestLanes(tuple(strategies), simd_width())
+    cells = next((s for s in strategies if s.name == "cells"), None)
+    return CheapestLanes(tuple(s for s in strategies if s is not cells), simd_width(), cells)
 
 
 def _strategy(options: Options, parameters: tuple[Parameter, ...], in_halves: Rebuild) -> Strategy:

@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import loopy as lp
@@ -103,7 +104,15 @@ class AddressFinder:
 
     def of_lanes(self, subscript: Any, lane: str, extent: int) -> tuple[Linear, ...]:
         """Return the offset of an element for each lane."""
-        return tuple(self.element(subscript.aggregate.name, subscript.index_tuple, {lane: n}) for n in range(extent))
+        name, index = subscript.aggregate.name, subscript.index_tuple
+        if lane not in names_in(index):
+            return (self.element(name, index, {lane: 0}),) * extent
+        is_affine = all(_is_affine(i, lane) for i in index)
+        found = [self.element(name, index, {lane: n}) for n in range(min(2, extent) if is_affine else extent)]
+        if len(found) < extent:
+            first, step = found[0], found[1].constant - found[0].constant
+            return tuple(Linear(first.constant + step * n, first.terms) for n in range(extent))
+        return tuple(found)
 
     def _product(self, expression: Any, at: Mapping[str, int]) -> Linear:
         scale, rest = 1, None
@@ -131,6 +140,19 @@ class AddressFinder:
             if not place.terms:
                 return Linear(int(self._tables[name].flat[place.constant]))
         return Linear(0, {with_numbers(expression, at): 1})
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_affine(index: Expression, lane: str) -> bool:
+    """Return whether an index grows by the same number from each lane to the next, or not at all."""
+    if lane not in names_in(index) or isinstance(index, prim.Variable):
+        return True
+    if isinstance(index, prim.Sum):
+        return all(_is_affine(child, lane) for child in index.children)
+    if isinstance(index, prim.Product):
+        numbers = [child for child in index.children if not isinstance(child, prim.ExpressionNode)]
+        return len(numbers) == len(index.children) - 1 and all(_is_affine(child, lane) for child in index.children)
+    return False
 
 
 def find_pieces(offsets: Sequence[int]) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
@@ -12,6 +12,7 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.kernel.data import Iname, VectorizeTag
 from pymbolic.mapper import IdentityMapper, WalkMapper
+from pytools import memoize_on_first_arg
 
 from formcompiler.kernel.names import names_in
 from formcompiler.naming import Namer
@@ -95,21 +96,20 @@ def put_in(indices: Mapping[str, Any], wide: frozenset[str] = frozenset(), lane:
 
 @dataclass
 class Stripper:
-    """A kernel some of whose loops become lanes.
+    """A kernel some of whose loops become lanes; it is put together in the end, in one walk.
 
     Attributes:
         kernel: The kernel as it was.
         lanes: Number of lanes W.
-        instructions: The instructions as they are now.
     """
 
     kernel: lp.LoopKernel
     lanes: int
-    instructions: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         kernel = self.kernel
-        self.instructions = list(kernel.instructions)
+        self._new: dict[str, list[Any]] = {}
+        self._ids: dict[str, frozenset[str]] = {}
         self._domains = [d for d in kernel.domains if d.dim(isl.dim_type.set)]
         self._temporaries = dict(kernel.temporary_variables)
         self._lanes: dict[int, str] = {}
@@ -118,48 +118,55 @@ class Stripper:
         self._namer = Namer(names)
 
     def strip(self, body: Body, blocks: Sequence[Block]) -> None:
-        """Replace loops by blocks of lanes, one kind after another."""
-        current = {i.id: i for i in self.instructions}
-        body = replace(body, instructions=tuple(current[i.id] for i in body.instructions))
+        """Replace loops by blocks of lanes, one kind after another; no instruction is in two bodies or rows."""
         ids: dict[str, frozenset[str]] = {i.id: frozenset() for i in body.instructions}
         copies: list[Any] = []
-        used_outside = {
-            name
-            for i in self.instructions
-            if i.id not in ids
-            for name in i.read_dependency_names() | i.write_dependency_names()
-        }
+        users = _users(self.kernel)
+        names = frozenset().union(*(_names(self.kernel, i.id) for i in body.instructions))
+        used_outside = {name for name in names if users[name] - ids.keys()}
         for number, block in enumerate(blocks):
             new = self._copy(body, block, ids, used_outside, is_first=number == 0)
             ids = {old.id: ids[old.id] | {i.id} for old, i in zip(body.instructions, new, strict=True)}
             copies += new
-        place = self.instructions.index(body.instructions[0])
-        kept = [i for i in self.instructions if i.id not in ids]
-        self.instructions = [_depending(i, ids) for i in (*kept[:place], *copies, *kept[place:])]
+        self._replace(body.instructions, copies, ids)
         self._domains = [d for d in self._domains if not set(body.choice.inames) & set(_names_of(d))]
+
+    def _put_together(self) -> Iterator[Any]:
+        """Return all instructions in program order, each depending on all copies of what it depended on."""
+        for old in self.kernel.instructions:
+            new = self._new.get(old.id, [old])
+            own = {i.id for i in new}
+            for i in new:
+                if not any(n in self._ids and n not in own for n in i.depends_on):
+                    yield i
+                    continue
+                copies = ({n} if n in own else self._ids.get(n, {n}) for n in i.depends_on)
+                yield i.copy(depends_on=frozenset().union(*copies))
+
+    def _replace(self, old: Sequence[Any], new: list[Any], ids: Mapping[str, frozenset[str]]) -> None:
+        """Put new instructions where the first of the old ones is."""
+        self._new |= {i.id: [] for i in old}
+        self._new[old[0].id] = new
+        self._ids |= ids
 
     def join(self, row: Row) -> None:
         """Make one instruction of a row."""
-        ids = {i.id for i in row.instructions}
-        current = {i.id: i for i in self.instructions}
-        instructions = [current[i.id] for i in row.instructions]
-        first = instructions[0]
-        lane = prim.Variable(self._lane(len(instructions)))
+        first = row.instructions[0]
+        lane = prim.Variable(self._lane(len(row.instructions)))
 
         def make_table(numbers: Sequence[float]) -> Any:
             return prim.Variable(self._table(numbers, first))[lane]
 
         target = first.assignee
         last = prim.Sum((row.start, lane)) if row.start else lane
+        ids = dict.fromkeys((i.id for i in row.instructions), frozenset([first.id]))
         joined = first.copy(
             assignee=target.aggregate[(*target.index_tuple[:-1], last)],
-            expression=merge([i.expression for i in instructions], make_table),
+            expression=merge([i.expression for i in row.instructions], make_table),
             within_inames=first.within_inames | {lane.name},
-            depends_on=frozenset().union(*(i.depends_on for i in instructions)) - ids,
+            depends_on=frozenset().union(*(i.depends_on for i in row.instructions)).difference(ids),
         )
-        instead = {i.id: frozenset([joined.id]) for i in instructions}
-        kept = [joined if i.id == first.id else i for i in self.instructions if i.id not in ids - {first.id}]
-        self.instructions = [i if i.id == joined.id else _depending(i, instead) for i in kept]
+        self._replace(row.instructions, [joined], ids)
 
     def _table(self, numbers: Sequence[float], instruction: Any) -> str:
         """Return the name of a table of numbers, of the type of what an instruction sets."""
@@ -222,10 +229,10 @@ class Stripper:
             for i in body.instructions
         ]
 
-    def _pad(self) -> None:
+    def _pad(self, instructions: Sequence[Any]) -> None:
         """Give arrays with lanes along their last axis room for whole vectors."""
         finder = _LaneAxisFinder(set(self._lanes.values()))
-        for i in self.instructions:
+        for i in instructions:
             finder(i.assignee)
             finder(i.expression)
         for name in sorted(finder.found & self._temporaries.keys()):
@@ -251,14 +258,15 @@ class Stripper:
 
     def finish(self) -> lp.LoopKernel:
         """Return the kernel."""
-        self._pad()
+        instructions = list(self._put_together())
+        self._pad(instructions)
         lanes = {name: extent for extent, name in self._lanes.items()}
         domains = [isl.BasicSet(f"{{ [{name}] : 0 <= {name} < {extent} }}") for name, extent in lanes.items()]
         old = self.kernel.inames
         loops = [name for d in self._domains for name in _names_of(d)]
         inames = {name: old.get(name) or Iname(name, tags=frozenset()) for name in loops}
         return self.kernel.copy(
-            instructions=self.instructions,
+            instructions=instructions,
             temporary_variables=self._temporaries,
             domains=[*self._domains, *domains] or [isl.BasicSet("{ : }")],
             inames={**inames, **{name: Iname(name, tags=frozenset([VectorizeTag()])) for name in lanes}},
@@ -290,8 +298,18 @@ def _names_of(domain: isl.BasicSet) -> list[str]:
     return list(domain.get_var_names_not_none(isl.dim_type.set))
 
 
-def _depending(instruction: Any, ids: Mapping[str, frozenset[str]]) -> Any:
-    """Return an instruction that depends on all copies of what it depended on."""
-    if instruction.depends_on.isdisjoint(ids.keys()) or any(instruction.id in new for new in ids.values()):
-        return instruction
-    return instruction.copy(depends_on=frozenset().union(*(ids.get(n, {n}) for n in instruction.depends_on)))
+@memoize_on_first_arg
+def _names(kernel: lp.LoopKernel, name: str) -> frozenset[str]:
+    """Return the names that an instruction reads or sets; the kernel keeps them."""
+    instruction = kernel.id_to_insn[name]
+    return frozenset(instruction.read_dependency_names() | instruction.write_dependency_names())
+
+
+@memoize_on_first_arg
+def _users(kernel: lp.LoopKernel) -> Mapping[str, frozenset[str]]:
+    """Return the ids of the instructions that read or set each name; the kernel keeps them."""
+    users: dict[str, set[str]] = {}
+    for i in kernel.instructions:
+        for name in _names(kernel, i.id):
+            users.setdefault(name, set()).add(i.id)
+    return {name: frozenset(ids) for name, ids in users.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,6 +88,15 @@ def test_auto_gives_lanes_to_real_kernels_and_leaves_complex_ones_as_they_are() 
     assert compiled.kernels[0].lanes == 1
     plain = formcompiler.compile_form(complex_one.form, scalar_type="complex128")
     assert compiled.source == plain.source
+
+
+def test_auto_takes_cells_where_they_apply_and_says_what_it_did_not_build(caplog: pytest.LogCaptureFixture) -> None:
+    form = CASES["stiffness_quadrilateral"].form
+    with caplog.at_level(logging.INFO, logger="formcompiler.vectorize.cheapest"):
+        chosen = formcompiler.compile_form(form, vectorize="auto")
+    assert "cell: cells, which nothing else can beat (not built: slices, points, halves)" in caplog.text
+    assert "cycles" not in caplog.text
+    assert chosen.source == formcompiler.compile_form(form, vectorize="cells").source
 
 
 # --- the pass on hand-written kernels
