@@ -12,6 +12,8 @@ import loopy as lp
 import pymbolic.primitives as prim
 from loopy.symbolic import TypeCast
 
+from formcompiler.kernel.names import names_written
+
 
 def _is(expr: Any, value: float) -> bool:
     return not isinstance(expr, prim.ExpressionNode) and expr == value
@@ -23,28 +25,33 @@ def count_expression_operations(expression: Any) -> int:
 
     Signs, factors of one, terms of zero, logic and index arithmetic are free; a conditional counts its costlier branch.
     """
-    count = count_expression_operations
+    return _count(expression)
+
+
+def _count(expression: Any) -> int:
     kind = type(expression)
+    if kind is prim.Variable or kind is prim.Subscript:
+        return 0
     if kind is prim.Product:
         factors = [c for c in expression.children if not (_is(c, 1) or _is(c, -1))]
-        return max(0, len(factors) - 1) + sum(map(count, factors))
+        return max(0, len(factors) - 1) + sum(map(_count, factors))
     if kind is prim.Sum:
         terms = [c for c in expression.children if not _is(c, 0)]
-        return max(0, len(terms) - 1) + sum(map(count, terms))
+        return max(0, len(terms) - 1) + sum(map(_count, terms))
     if kind is prim.Quotient:
-        return 1 + count(expression.numerator) + count(expression.denominator)
+        return 1 + _count(expression.numerator) + _count(expression.denominator)
     if kind is prim.Power:
-        return 1 + count(expression.base) + count(expression.exponent)
+        return 1 + _count(expression.base) + _count(expression.exponent)
     if kind is prim.Call:
-        return 1 + sum(map(count, expression.parameters))
+        return 1 + sum(map(_count, expression.parameters))
     if kind is prim.If:
-        return count(expression.condition) + max(count(expression.then), count(expression.else_))
+        return _count(expression.condition) + max(_count(expression.then), _count(expression.else_))
     if kind is prim.Comparison:
-        return count(expression.left) + count(expression.right)
+        return _count(expression.left) + _count(expression.right)
     if kind in (prim.LogicalAnd, prim.LogicalOr):
-        return sum(map(count, expression.children))
+        return sum(map(_count, expression.children))
     if kind in (prim.LogicalNot, TypeCast):
-        return count(expression.child)
+        return _count(expression.child)
     return 0
 
 
@@ -156,7 +163,7 @@ def _starts_of_sums(assignments: Sequence[Any]) -> Iterator[Any]:
         is_zero = _is(value, 0)
         if not (is_zero or zeroed):
             continue
-        for name in instruction.assignee_var_names():
+        for name in names_written(instruction):
             start = zeroed.pop(name, None)
             if is_zero:
                 zeroed[name] = instruction

@@ -10,41 +10,63 @@ import pymbolic.primitives as prim
 from loopy.symbolic import get_dependencies
 
 Names = frozenset[str]
-_NONE: Names = frozenset()
 
 
 @lru_cache(maxsize=1 << 17)
 def names_in(expression: Any) -> Names:
     """Return all names of variables in an expression or a tuple of them, functions not among them.
 
-    It finds what ``loopy.symbolic.get_dependencies`` finds; results are kept by expression, parts included, so that it
-    takes no time for expressions made of known ones.
+    It finds what ``loopy.symbolic.get_dependencies`` finds; results are kept by expression.
     """
-    if isinstance(expression, prim.Variable):
-        return frozenset([expression.name])
-    if isinstance(expression, (prim.Sum, prim.Product)):
-        return _NONE.union(*map(names_in, expression.children))
-    if isinstance(expression, prim.Subscript):
-        return names_in(expression.aggregate).union(*map(names_in, expression.index_tuple))
-    if isinstance(expression, tuple):
-        return _NONE.union(*map(names_in, expression))
-    if not isinstance(expression, prim.ExpressionNode):
-        return _NONE
-    if isinstance(expression, prim.Quotient):
-        return names_in(expression.numerator) | names_in(expression.denominator)
-    if isinstance(expression, prim.Call):
-        return _NONE.union(*map(names_in, expression.parameters))
-    return frozenset(get_dependencies(expression))
+    found: set[str] = set()
+    _collect(expression, found)
+    return frozenset(found)
+
+
+def _collect(expression: Any, found: set[str]) -> None:
+    """Add all names of variables in an expression or a tuple of them."""
+    kind = type(expression)
+    if kind is prim.Variable:
+        found.add(expression.name)
+    elif kind is prim.Sum or kind is prim.Product:
+        for child in expression.children:
+            _collect(child, found)
+    elif kind is prim.Subscript:
+        _collect(expression.aggregate, found)
+        _collect(expression.index, found)
+    elif kind is tuple:
+        for part in expression:
+            _collect(part, found)
+    elif kind is prim.Quotient:
+        _collect(expression.numerator, found)
+        _collect(expression.denominator, found)
+    elif kind is prim.Call:
+        _collect(expression.parameters, found)
+    elif isinstance(expression, prim.ExpressionNode):
+        found |= get_dependencies(expression)
 
 
 def names_read(instruction: Any) -> Names:
     """Return the names that an instruction reads: in its expression, its predicates and its target's indices."""
     if not isinstance(instruction, lp.Assignment):
         return frozenset(instruction.read_dependency_names())
-    read = names_in(instruction.expression)
+    found: set[str] = set()
+    _collect(instruction.expression, found)
     if isinstance(instruction.assignee, prim.Subscript):
-        read = read.union(*map(names_in, instruction.assignee.index_tuple))
-    return read.union(*map(names_in, instruction.predicates)) if instruction.predicates else read
+        _collect(instruction.assignee.index, found)
+    for predicate in instruction.predicates:
+        _collect(predicate, found)
+    return frozenset(found)
+
+
+def names_written(instruction: Any) -> tuple[str, ...]:
+    """Return the names of the variables that an instruction sets."""
+    target = getattr(instruction, "assignee", None)
+    if isinstance(target, prim.Variable):
+        return (target.name,)
+    if isinstance(target, prim.Subscript) and isinstance(target.aggregate, prim.Variable):
+        return (target.aggregate.name,)
+    return tuple(instruction.assignee_var_names())
 
 
 class Reads:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import loopy as lp
 import pymbolic.primitives as prim
 
-from formcompiler.kernel.names import Reads
+from formcompiler.kernel.names import Reads, names_written
 from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import accesses_in
 from formcompiler.licm.nest import Loops, Nest, read_nest
 from formcompiler.licm.scopes import Scopes
 from formcompiler.licm.types import Types
+
+Found = TypeVar("Found")
 
 
 class Analysis:
@@ -36,6 +39,7 @@ class Analysis:
         self.trips = TripCounts(kernel, parameter_value)
         self.reads = Reads()
         self.interned: dict[Any, Any] = {}
+        self._found: dict[Callable[[Analysis], Any], Any] = {}
 
     def of(self, kernel: lp.LoopKernel) -> Analysis:
         """Return the facts about a kernel that comes from this one; what is known of instructions and loops stays."""
@@ -43,7 +47,7 @@ class Analysis:
             return self
         result = Analysis.__new__(Analysis)
         result.kernel, result.trips, result.reads = kernel, self.trips.on(kernel), self.reads
-        result.interned = {}
+        result.interned, result._found = {}, {}
         return result
 
     @cached_property
@@ -94,13 +98,33 @@ class Analysis:
                     around = written.get(read)
                     if is_code or around is None or loops[: len(around)] != around:
                         varying.add(read)
-            for target in instruction.assignee_var_names():
+            for target in names_written(instruction):
                 written[target] = loops if self.is_scalar(target) else ()
         return frozenset(varying)
 
+    @cached_property
+    def readers(self) -> dict[str, list[str]]:
+        """Return the instructions that read each variable, in order."""
+        result: dict[str, list[str]] = {}
+        for name in self.nest.order:
+            for read in self.reads(self.instruction(name)):
+                result.setdefault(read, []).append(name)
+        return result
+
+    def once(self, find: Callable[[Analysis], Found]) -> Found:
+        """Return what a function finds in this kernel; it is called once for all steps that ask for it."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: Found = self._found[find]
+        return found
+
     def instruction(self, name: str) -> Any:
         """Return an instruction."""
-        return self.kernel.id_to_insn[name]
+        return self._instructions[name]
+
+    @cached_property
+    def _instructions(self) -> dict[str, Any]:
+        return {i.id: i for i in self.kernel.instructions}
 
     def is_scalar(self, name: str) -> bool:
         """Tell whether a variable is a temporary with one value, or one for each lane."""
@@ -118,9 +142,9 @@ class Analysis:
         for name in self.nest.order:
             instruction = self.instruction(name)
             if not isinstance(instruction, lp.Assignment):
-                arrays.update(instruction.assignee_var_names())
+                arrays.update(names_written(instruction))
                 continue
-            accesses = accesses_in(instruction.assignee)
+            accesses: tuple[Any, ...] = (instruction.assignee,)
             if self.nest.lanes:
                 accesses += accesses_in(instruction.expression)
             subscripts: list[Any] = [a for a in accesses if isinstance(a, prim.Subscript)]

@@ -29,7 +29,7 @@ from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import at_value, is_table_access
 from formcompiler.licm.substitute import substitute
-from formcompiler.licm.sums import LoopSum, rewrite_sums
+from formcompiler.licm.sums import LoopSum, find_sums
 
 _MOST_COLUMNS = 8
 """Most distinct columns that a sum is written out for."""
@@ -54,10 +54,23 @@ class DofSum:
 
 def group_columns(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over dofs written out where columns of their table repeat."""
-    return rewrite_sums(facts, _rewrite)
+    editor = facts.edit()
+    for found in find_dof_sums(facts):
+        _rewrite(facts, editor, found)
+    return editor.finish()
 
 
-def find_dof_sum(facts: Analysis, found: LoopSum) -> DofSum | None:
+def find_dof_sums(facts: Analysis) -> tuple[DofSum, ...]:
+    """Return the sums of a kernel that are sums over dofs, in program order."""
+    return facts.once(_find_dof_sums)
+
+
+def _find_dof_sums(facts: Analysis) -> tuple[DofSum, ...]:
+    found = (_find_dof_sum(facts, item) for item in find_sums(facts))
+    return tuple(item for item in found if item is not None)
+
+
+def _find_dof_sum(facts: Analysis, found: LoopSum) -> DofSum | None:
     """Return a sum as one over dofs, None if it is of another kind."""
     term = found.term
     is_pair = isinstance(term, prim.Product) and len(term.children) == 2
@@ -117,10 +130,7 @@ def count_groups(table: npt.NDArray[Any]) -> int:
     return int(table.shape[-2] * (2 * len(groups) - 1)) + sum(len(group) - 1 for group in groups)
 
 
-def _rewrite(facts: Analysis, editor: Editor, candidate: LoopSum) -> None:
-    found = find_dof_sum(facts, candidate)
-    if found is None:
-        return
+def _rewrite(facts: Analysis, editor: Editor, found: DofSum) -> None:
     source: Any = facts.kernel.temporary_variables[found.table.aggregate.name]
     values = _clean(source.initializer)
     columns = np.moveaxis(values, found.axis, -1).reshape(-1, values.shape[found.axis])

@@ -46,14 +46,22 @@ def contract_kernel(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with its accumulations rewritten where that saves operations."""
     editor = facts.edit()
     room = LARGEST_TABLES
-    for name in facts.nest.order:
-        accumulation = find_accumulation(facts, name)
-        if accumulation is not None:
-            room -= _Rewriter(facts, editor, accumulation, room).rewrite()
+    for accumulation in find_accumulations(facts):
+        room -= _Rewriter(facts, editor, accumulation, room).rewrite()
     return editor.finish()
 
 
-def find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
+def find_accumulations(facts: Analysis) -> tuple[Accumulation, ...]:
+    """Return the accumulations of a kernel, in program order."""
+    return facts.once(_find_accumulations)
+
+
+def _find_accumulations(facts: Analysis) -> tuple[Accumulation, ...]:
+    found = (_find_accumulation(facts, name) for name in facts.nest.order)
+    return tuple(item for item in found if item is not None)
+
+
+def _find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
     """Return an instruction as an accumulation, None if it is none."""
     loops, instruction = facts.nest.loops[name], facts.instruction(name)
     if not isinstance(instruction, lp.Assignment) or instruction.predicates:
@@ -75,23 +83,21 @@ def find_accumulation(facts: Analysis, name: str) -> Accumulation | None:
 
 def _is_private_sum(facts: Analysis, name: str, loops: Loops) -> bool:
     """Tell whether a temporary is cleared before some loops, only added to in them, and read after them."""
-    order = facts.nest.order
     temporary = facts.kernel.temporary_variables.get(name)
     if temporary is None or temporary.initializer is not None or not loops:
         return False
-    inside = [n for n, i in enumerate(order) if loops[0] in facts.nest.loops[i]]
-    for number, identifier in enumerate(order):
-        instruction = facts.instruction(identifier)
-        if name not in facts.reads(instruction) and name not in instruction.assignee_var_names():
-            continue
+    start, end = facts.nest.entry[loops[0]], facts.nest.exit[loops[0]]
+    writers = facts.scopes.writers[name]
+    for identifier in {*writers, *facts.readers.get(name, ())}:
+        instruction, position = facts.instruction(identifier), facts.nest.position[identifier]
         if not isinstance(instruction, lp.Assignment) or instruction.predicates:
             return False
-        is_written, value = name in instruction.assignee_var_names(), instruction.expression
+        is_written, value = identifier in writers, instruction.expression
         terms: Any = value.children if isinstance(value, prim.Sum) else (None,)
-        if number < inside[0]:
+        if position < start:
             if not is_written or isinstance(value, prim.ExpressionNode):
                 return False
-        elif number <= inside[-1]:
+        elif position < end:
             if terms[0] != instruction.assignee or any(name in names_in(term) for term in terms[1:]):
                 return False
         elif is_written:

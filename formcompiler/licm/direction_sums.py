@@ -31,13 +31,12 @@ from loopy.schedule import EnterLoop
 
 from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.columns import DofSum, count_sum, find_dof_sum
+from formcompiler.licm.columns import DofSum, count_sum, find_dof_sums
 from formcompiler.licm.directions import DirectionLoops, Family, Values, count_contraction, find_family
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.separable import FloatArray
 from formcompiler.licm.substitute import substitute
-from formcompiler.licm.sums import find_sum
 
 Steps = tuple[tuple[int, int], ...]
 """Directions that were contracted, each with the number of its factor."""
@@ -46,10 +45,8 @@ Steps = tuple[tuple[int, int], ...]
 def sum_by_direction(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over dofs carried out direction by direction where that saves operations."""
     sums: dict[Any, list[DofSum]] = {}
-    for name in facts.nest.order:
-        found = find_sum(facts, name)
-        item = None if found is None else find_dof_sum(facts, found)
-        if item is not None and _is_suitable(facts, item):
+    for item in find_dof_sums(facts):
+        if _is_suitable(facts, item):
             dofs = substitute({item.sum.iname: prim.Variable("k")})(item.dofs)
             sums.setdefault((facts.nest.loops[item.sum.start.id], dofs), []).append(item)
     if not sums:

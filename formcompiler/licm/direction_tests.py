@@ -32,7 +32,7 @@ from loopy.schedule import EnterLoop, LeaveLoop
 
 from formcompiler.kernel.terms import product_of, scaled, sum_of
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.contract import find_accumulation
+from formcompiler.licm.contract import find_accumulations
 from formcompiler.licm.directions import (
     DirectionLoops,
     Factor,
@@ -141,9 +141,8 @@ def add_by_direction(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over points carried out direction by direction where that saves operations."""
     editor = facts.edit()
     loops: dict[Loops, DirectionLoops] = {}
-    for name in facts.nest.order:
-        found = find_accumulation(facts, name)
-        if found is None or len(found.dofs) != 1 or not found.points:
+    for found in find_accumulations(facts):
+        if len(found.dofs) != 1 or not found.points:
             continue
         terms = _find_terms(facts, found)
         plan = _find_plan([_values(facts, found, table) for table in terms]) if terms else None

@@ -14,7 +14,7 @@ from loopy.kernel.data import Iname
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
 from formcompiler.kernel.instructions import after, make_assignment, make_temporary, with_changes
-from formcompiler.kernel.names import names_in
+from formcompiler.kernel.names import names_in, names_written
 from formcompiler.licm.minimal import Inames
 from formcompiler.naming import Namer
 
@@ -94,6 +94,16 @@ class Editor:
         """Change attributes of an instruction."""
         self.instructions[identifier] = with_changes(self.instructions[identifier], **attributes)
 
+    def transform(self, identifier: str, transform: Callable[[Any], Any]) -> None:
+        """Apply a function to the expression and the predicates of an instruction."""
+        instruction = self.instructions[identifier]
+        if isinstance(instruction, lp.MultiAssignmentBase):
+            predicates = frozenset(map(transform, instruction.predicates))
+            changed = with_changes(instruction, expression=transform(instruction.expression), predicates=predicates)
+        else:
+            changed = instruction.with_transformed_expressions(transform, lambda target: target)
+        self.instructions[identifier] = changed
+
     def insert_before(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
         """Put items in front of one of the kernel's own, behind those put there before."""
         self._before.setdefault(item, []).extend(items)
@@ -125,7 +135,7 @@ class Editor:
         self._drop_dead()
         self._drop_empty_loops()
         order = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
-        used = {n for i in order for n in (*self._reads(i), *i.assignee_var_names())}
+        used = {n for i in order for n in (*self._reads(i), *names_written(i))}
         inames = {n for i in order for n in i.within_inames}
         opened = [i.iname for i in self.items if isinstance(i, EnterLoop)]
         return self.kernel.copy(
@@ -152,8 +162,8 @@ class Editor:
         readers: dict[str, int] = {}
         writers: dict[str, list[str]] = {}
         for name, instruction in running.items():
-            reads = self._useful_reads(instruction)
-            readers.update((read, readers.get(read, 0) + 1) for read in reads)
+            for read in self._useful_reads(instruction):
+                readers[read] = readers.get(read, 0) + 1
             if isinstance(instruction, lp.Assignment):
                 writers.setdefault(_target_name(instruction.assignee), []).append(name)
         dead = [variable for variable in writers if variable in self._temporaries and not readers.get(variable)]
@@ -209,7 +219,7 @@ def link_dependencies(kernel: lp.LoopKernel, reads: Callable[[Any], Inames]) -> 
     readers: dict[str, list[str]] = {}
     result = []
     for instruction in kernel.instructions:
-        written = instruction.assignee_var_names()
+        written = names_written(instruction)
         read = reads(instruction)
         before = {w for name in read for w in writers.get(name, ())}
         for name in written:

@@ -29,22 +29,19 @@ from loopy.schedule import EnterLoop
 from formcompiler.kernel.names import names_in
 from formcompiler.kernel.terms import sum_of
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.columns import DofSum, count_groups, find_dof_sum
+from formcompiler.licm.columns import DofSum, count_groups, find_dof_sums
 from formcompiler.licm.directions import DirectionLoops, Values
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.multiples import INDEXED, Multiples, find_multiples, number_of, split_index, times
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.substitute import substitute
-from formcompiler.licm.sums import find_sum
 
 
 def sum_on_facets(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over dofs with tables of facets over fewer terms where that saves operations."""
     writer = _Writer(facts)
-    for name in facts.nest.order:
-        found = find_sum(facts, name)
-        item = None if found is None else find_dof_sum(facts, found)
-        if item is None or item.axis != len(item.table.index_tuple) - 1:
+    for item in find_dof_sums(facts):
+        if item.axis != len(item.table.index_tuple) - 1:
             continue
         around = facts.nest.loops[item.sum.start.id]
         if not around or not facts.is_box(around[-1]) or facts.nest.lanes & names_in(item.sum.term):

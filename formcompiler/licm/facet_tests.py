@@ -26,7 +26,7 @@ from loopy.schedule import EnterLoop, LeaveLoop
 from formcompiler.kernel.names import names_in
 from formcompiler.kernel.terms import product_of, sum_of
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.contract import find_accumulation
+from formcompiler.licm.contract import find_accumulations
 from formcompiler.licm.directions import DirectionLoops, Values
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import is_table_access
@@ -44,9 +44,8 @@ Terms = dict[Any, tuple[Multiples, list[Any]]]
 def add_on_facets(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over points with tables of facets for fewer dofs where that saves operations."""
     writer = _Writer(facts)
-    for name in facts.nest.order:
-        found = find_accumulation(facts, name)
-        if found is None or len(found.dofs) != 1 or not found.points:
+    for found in find_accumulations(facts):
+        if len(found.dofs) != 1 or not found.points:
             continue
         terms = _find_terms(facts, found)
         if terms and not facts.nest.lanes & names_in(found.instruction.assignee):

@@ -11,7 +11,6 @@ from formcompiler.licm.columns import group_columns
 from formcompiler.licm.contract import contract_kernel
 from formcompiler.licm.direction_sums import sum_by_direction
 from formcompiler.licm.direction_tests import add_by_direction
-from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.facet_sums import sum_on_facets
 from formcompiler.licm.facet_tests import add_on_facets
 from formcompiler.licm.invariant import shrink_arrays
@@ -23,6 +22,8 @@ from formcompiler.licm.share import share_values
 
 def hoist_general(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel after all steps that save operations; a step that takes more of them is left out.
+
+    Dependencies of instructions are left as they were: see `formcompiler.licm.edit.link_dependencies`.
 
     Ordering restriction: sums over dofs and points are rewritten first, because they are recognised by their form,
     which hoisting and sharing change; values are shared at the end, when everything is in its loop.
@@ -46,7 +47,7 @@ def hoist_general(facts: Analysis) -> lp.LoopKernel:
         changed = facts.of(step(facts))
         if changed.cost <= facts.cost:
             facts = changed
-    return original if facts.kernel is original else link_dependencies(facts.kernel, facts.reads)
+    return facts.kernel
 
 
 def put_targets_first(kernel: lp.LoopKernel) -> lp.LoopKernel:
@@ -54,13 +55,14 @@ def put_targets_first(kernel: lp.LoopKernel) -> lp.LoopKernel:
     changed = {}
     for instruction in kernel.instructions:
         if isinstance(instruction, lp.Assignment) and isinstance(instruction.expression, prim.Sum):
+            children = instruction.expression.children
             terms = list(flat_operands(instruction.expression))
-            if instruction.assignee in terms:
+            if terms[0] != instruction.assignee and instruction.assignee in terms:
                 terms.remove(instruction.assignee)
                 terms.insert(0, instruction.assignee)
-            value = prim.Sum(tuple(terms))
-            if value != instruction.expression:
-                changed[instruction.id] = with_changes(instruction, expression=value)
+            elif len(terms) == len(children):
+                continue
+            changed[instruction.id] = with_changes(instruction, expression=prim.Sum(tuple(terms)))
     if not changed:
         return kernel
     return kernel.copy(instructions=[changed.get(i.id, i) for i in kernel.instructions])

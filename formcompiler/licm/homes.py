@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from formcompiler.licm.minimal import Inames
 from formcompiler.licm.nest import least_prefix
 from formcompiler.licm.numbering import ATOM, LITERAL, PRODUCT, SUM
 from formcompiler.licm.pairs import PairSharing
 from formcompiler.licm.statements import Context, Statements
+
+_LEAVES = (ATOM, LITERAL)
 
 
 class Homes:
@@ -25,6 +28,7 @@ class Homes:
         self._statements = statements
         self._numbering = statements.numbering
         self._homes: dict[Context, dict[int, Context]] = {}
+        self._homes_of: dict[Context, dict[Inames, Context]] = {}
         self._regrouped: dict[Context, dict[int, int]] = {}
         self._operands: dict[Context, dict[int, list[int]]] = {}
         self._uses: dict[Context, dict[int, int]] = {}
@@ -34,15 +38,19 @@ class Homes:
 
     def home(self, number: int, context: Context) -> Context:
         """Return the loops and lanes in which a value is evaluated if an instruction needs it."""
-        known = self._homes.get(context)
-        if known is None:
-            known = self._homes[context] = {}
+        known = self._homes.setdefault(context, {})
         found = known.get(number)
         if found is None:
-            loops, lanes = context
-            inames = self._statements.inames(number)
-            found = (least_prefix(loops, inames.intersection(loops)), inames & lanes)
-            found = known[number] = context if found == context else found
+            found = known[number] = self._home_of(self._statements.inames(number), context)
+        return found
+
+    def _home_of(self, inames: Inames, context: Context) -> Context:
+        """Return the home of what depends on some inames."""
+        known = self._homes_of.setdefault(context, {})
+        found = known.get(inames)
+        if found is None:
+            loops = least_prefix(context.loops, inames.intersection(context.loops))
+            found = known[inames] = self._statements.context(loops, inames & context.lanes)
         return found
 
     def operands(self, number: int, home: Context) -> list[int]:
@@ -50,20 +58,20 @@ class Homes:
         return self._operands.get(home, {}).get(number) or list(self._numbering.values[number].operands)
 
     def uses(self, number: int, home: Context) -> int:
-        """Return how many values and instructions use a value of this home."""
+        """Return how many values and instructions use a sum, product, quotient or call of this home."""
         return self._uses.get(home, {}).get(number, 0)
 
     def is_free(self, number: int, home: Context) -> bool:
         """Tell whether a value costs nothing to repeat: it is no operation, or another one with a changed sign."""
         kind = self._numbering.values[number].kind
-        if kind in (ATOM, LITERAL):
+        if kind in _LEAVES:
             return True
         return kind == PRODUCT and sum(not self._numbering.is_sign(o) for o in self.operands(number, home)) < 2
 
     def regrouped(self, number: int, context: Context) -> int:
         """Return a value with its sums and products regrouped by home."""
         value = self._numbering.values[number]
-        if value.kind in (ATOM, LITERAL):
+        if value.kind in _LEAVES:
             return number
         known = self._regrouped.setdefault(context, {})
         if number not in known:
@@ -77,15 +85,17 @@ class Homes:
     def _join(self, kind: int, parts: list[int], context: Context) -> int:
         """Return a sum or product of values, those of outer loops first; signs stay innermost."""
         combine = self._numbering.combine
-        groups: dict[frozenset[str], list[int]] = {}
+        if len(parts) < 3:
+            return combine(kind, parts, is_flat=True)
+        groups: dict[Inames, list[int]] = {}
         signs = [p for p in parts if kind == PRODUCT and self._numbering.is_sign(p)]
         for part in parts:
             if part not in signs:
-                loops, lanes = self.home(part, context)
-                groups.setdefault(lanes.union(loops), []).append(part)
-        if len(groups) < 2 or len(parts) < 3:
+                home = self.home(part, context)
+                groups.setdefault(home.lanes.union(home.loops), []).append(part)
+        if len(groups) < 2:
             return combine(kind, parts, is_flat=True)
-        roots: dict[frozenset[str], list[int]] = {}
+        roots: dict[Inames, list[int]] = {}
         for inames in sorted(groups, key=lambda s: (len(s), sorted(s))):
             group = groups[inames]
             inner = max((root for root in roots if root <= inames), key=len, default=None)
@@ -94,15 +104,24 @@ class Homes:
             return combine(kind, [*signs, *next(iter(roots.values()))], is_flat=True)
         return combine(kind, [*signs, *(combine(kind, root, is_flat=True) for root in roots.values())], is_flat=True)
 
+    def _nodes(self, roots: Iterable[tuple[int, Context]]) -> Iterator[tuple[int, Context]]:
+        """Yield those that are no atoms or literals."""
+        return ((n, context) for n, context in roots if self._numbering.values[n].kind not in _LEAVES)
+
     def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[tuple[int, Context, list[tuple[int, Context]]]]:
-        """Yield each value with its home and its operands with theirs, once, those that contain others first."""
+        """Yield values with their homes and their operands with theirs, once, those that contain others first.
+
+        Atoms and literals are left out.
+        """
+        values = self._numbering.values
         seen: set[tuple[int, Context]] = set()
-        stack = [(number, self.home(number, context)) for number, context in reversed(roots)]
+        stack = [(number, self.home(number, context)) for number, context in self._nodes(reversed(roots))]
         while stack:
-            number, home = stack.pop()
-            if (number, home) not in seen:
-                seen.add((number, home))
-                below = [(o, self.home(o, home)) for o in self.operands(number, home)]
+            item = stack.pop()
+            if item not in seen:
+                seen.add(item)
+                number, home = item
+                below = [(o, self.home(o, home)) for o in self.operands(number, home) if values[o].kind not in _LEAVES]
                 yield number, home, below
                 stack += reversed(below)
 
@@ -114,7 +133,7 @@ class Homes:
         self._operands = {home: PairSharing(self._numbering, numbers).operands for home, numbers in nodes.items()}
 
     def _count_uses(self, roots: list[tuple[int, Context]]) -> None:
-        used = [(number, self.home(number, context)) for number, context in roots]
+        used = [(number, self.home(number, context)) for number, context in self._nodes(roots)]
         for _, _, below in self._reachable(roots):
             used += below
         for number, home in used:

@@ -24,12 +24,15 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop, ScheduleItem
 from loopy.symbolic import IdentityMapper
 
-from formcompiler.kernel.names import names_in
+from formcompiler.kernel.names import names_in, names_written
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import accesses_in
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.substitute import substitute
+
+Access = tuple[str, Any, bool]
+"""Id of an instruction, an access to an array in it, and whether it is written."""
 
 
 def shrink_arrays(facts: Analysis) -> lp.LoopKernel:
@@ -63,8 +66,10 @@ class _Shrinker:
         self._editor = editor
         self._arrays = arrays
         self._inames = facts.kernel.all_inames()
-        self._literal = self._find_literal_first()
-        self._writers = self._find_writers()
+        self._copies: list[str] = []
+        accesses = list(self._accesses())
+        self._literal = self._find_literal_first(accesses)
+        self._writers = self._find_writers(accesses)
 
     def run(self) -> None:
         """Shrink all arrays that can be."""
@@ -72,25 +77,26 @@ class _Shrinker:
             if len(identifiers) == 1:
                 self._try(part, identifiers[0])
 
-    def _accesses(self) -> Iterator[tuple[str, Any, bool]]:
-        """Yield the instruction of each access to an array, the access, and whether it is written."""
+    def _accesses(self) -> Iterator[Access]:
+        """Yield all accesses to arrays."""
         for name in self._nest.order:
             instruction = self._editor.instructions[name]
             if not isinstance(instruction, lp.Assignment):
                 names = (*instruction.write_dependency_names(), *instruction.read_dependency_names())
                 yield from ((name, prim.Variable(n), True) for n in names if n in self._arrays)
                 continue
-            if instruction.assignee_name in self._arrays:
+            if names_written(instruction)[0] in self._arrays:
                 yield name, instruction.assignee, True
             if not self._arrays.isdisjoint(self._facts.reads(instruction)):
                 for access in accesses_in(instruction.expression):
                     if getattr(getattr(access, "aggregate", access), "name", None) in self._arrays:
                         yield name, access, False
 
-    def _find_literal_first(self) -> set[str]:
+    @staticmethod
+    def _find_literal_first(accesses: Sequence[Access]) -> set[str]:
         """Return the arrays whose first index is a literal everywhere."""
         first: dict[str, bool] = {}
-        for _, access, _ in self._accesses():
+        for _, access, _ in accesses:
             if isinstance(access, prim.Subscript):
                 array: Any = access.aggregate
                 index = access.index_tuple
@@ -104,10 +110,10 @@ class _Shrinker:
         name = access.aggregate.name
         return _Part(name, int(access.index_tuple[0]) if name in self._literal else None)
 
-    def _find_writers(self) -> dict[_Part, list[str]]:
+    def _find_writers(self, accesses: Sequence[Access]) -> dict[_Part, list[str]]:
         writers: dict[_Part, list[str]] = {}
         opaque: set[str] = set()
-        for name, access, is_written in self._accesses():
+        for name, access, is_written in accesses:
             if not isinstance(access, prim.Subscript):
                 opaque.add(access.name)
             elif is_written:
@@ -204,7 +210,7 @@ class _Shrinker:
         return self._kernel.temporary_variables[name].dtype
 
     def _target(self, identifier: str) -> str:
-        return str(self._editor.instructions[identifier].assignee_var_names()[0])
+        return names_written(self._editor.instructions[identifier])[0]
 
     def _copy(
         self, group: list[str], writer: str, target: Any, rename: dict[str, Any], inames: dict[str, str]
@@ -221,13 +227,16 @@ class _Shrinker:
                 items.append(EnterLoop(iname=iname))
                 stack.append(iname)
             left = target if identifier == writer else replaced(instruction.assignee)
-            items.append(self._editor.assign(left, replaced(instruction.expression), wanted, "shrunk"))
+            run = self._editor.assign(left, replaced(instruction.expression), wanted, "shrunk")
+            items.append(run)
+            self._copies.append(run.insn_id)
         return items + [LeaveLoop(iname=i) for i in reversed(stack)]
 
     def _redirect(self, part: _Part, target: Any, kept: list[int]) -> None:
         mapper = _Redirect(part, target.aggregate if isinstance(target, prim.Subscript) else target, kept)
-        for name, instruction in self._editor.instructions.items():
-            if isinstance(instruction, lp.Assignment) and part.name in self._facts.reads(instruction):
+        for name in (*self._facts.readers.get(part.name, ()), *self._copies):
+            instruction = self._editor.instructions[name]
+            if part.name in names_in(instruction.expression):
                 self._editor.change(name, expression=mapper(instruction.expression))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,18 +41,9 @@ class Nest:
         """Return the ids of the instructions in the order of the linearization."""
         return tuple(self.position)
 
-    @cached_property
-    def rank(self) -> dict[str, int]:
-        """Return the number of each instruction in the order of the linearization."""
-        return {name: number for number, name in enumerate(self.order)}
-
     def looped_lanes(self, kernel: lp.LoopKernel) -> frozenset[str]:
         """Return the inames of lanes that a loop runs over."""
         return frozenset(iname for iname in self.entry if kernel.iname_tags_of_type(iname, VectorizeTag))
-
-    def rank_after(self, iname: str) -> int:
-        """Return the number of the first instruction behind a loop."""
-        return bisect_left(list(self.position.values()), self.exit[iname])
 
     def close(self, loops: Loops, inames: Collection[str]) -> frozenset[str]:
         """Return inames with all loops that these are nested in.
@@ -88,18 +78,22 @@ def read_nest(kernel: lp.LoopKernel) -> Nest:
     opened = {item.iname for item in items if isinstance(item, EnterLoop)}
     vectors = {i for i in kernel.inames if i not in opened and kernel.iname_tags_of_type(i, VectorizeTag)}
     nest = Nest(items, frozenset(vectors))
-    stack: list[str] = []
+    instructions = kernel.id_to_insn
+    known: dict[tuple[Loops, frozenset[str]], tuple[Loops, frozenset[str]]] = {}
+    stack: Loops = ()
     for index, item in enumerate(nest.items):
-        if isinstance(item, EnterLoop):
-            stack.append(item.iname)
+        if isinstance(item, RunInstruction):
+            key = (stack, instructions[item.insn_id].within_inames)
+            if key not in known:
+                known[key] = ((*sorted(key[1].difference(vectors, stack)), *stack), key[1] & nest.lanes)
+            nest.loops[item.insn_id], nest.lanes_of[item.insn_id] = known[key]
+            nest.position[item.insn_id] = index
+        elif isinstance(item, EnterLoop):
+            stack = (*stack, item.iname)
             nest.entry[item.iname] = index
         elif isinstance(item, LeaveLoop):
-            nest.exit[stack.pop()] = index
-        elif isinstance(item, RunInstruction):
-            around = kernel.id_to_insn[item.insn_id].within_inames
-            nest.loops[item.insn_id] = (*sorted(around - vectors - set(stack)), *stack)
-            nest.lanes_of[item.insn_id] = around & nest.lanes
-            nest.position[item.insn_id] = index
+            nest.exit[stack[-1]] = index
+            stack = stack[:-1]
     return nest
 
 

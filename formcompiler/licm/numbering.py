@@ -9,7 +9,7 @@ from typing import Any
 SUM, PRODUCT, QUOTIENT, CALL, ATOM, LITERAL = range(6)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """One value.
 
@@ -38,34 +38,40 @@ class Numbering:
     def node(self, kind: int, operands: Sequence[int], detail: Any = None) -> int:
         """Return the number of a quotient or call."""
         parts = tuple(operands)
-        return self._intern(Value(kind, parts, detail), (kind, parts, detail))
+        return self._intern((kind, parts, detail), kind, parts, detail)
 
     def literal(self, value: Any) -> int:
         """Return the number of a literal."""
-        return self._intern(Value(LITERAL, (), value), (LITERAL, type(value), repr(value)))
+        return self._intern((LITERAL, type(value), repr(value)), LITERAL, (), value)
 
     def atom(self, expression: Any, version: Hashable) -> int:
         """Return the number of an expression that is not looked into, with values that the version tells apart."""
-        return self._intern(Value(ATOM, (), expression), (ATOM, expression, version))
+        return self._intern((ATOM, expression, version), ATOM, (), expression)
 
     def combine(self, kind: int, operands: Sequence[int], *, is_flat: bool = False) -> int:
         """Return the number of a sum or product of values; those of the same kind are flattened, or taken as flat."""
+        flat = list(operands) if is_flat else self._flatten(kind, operands)
+        if len(flat) == 1:
+            return flat[0]
+        flat.sort()
+        parts = tuple(flat)
+        return self._intern((kind, parts), kind, parts)
+
+    def _flatten(self, kind: int, operands: Sequence[int]) -> list[int]:
+        """Return operands, with those of operands of the same kind in their place."""
         flat: list[int] = []
         for operand in operands:
             value = self.values[operand]
-            flat += value.operands if value.kind == kind and not is_flat else (operand,)
-        if len(flat) == 1:
-            return flat[0]
-        parts = tuple(sorted(flat))
-        return self._intern(Value(kind, parts), (kind, parts))
+            flat += value.operands if value.kind == kind else (operand,)
+        return flat
 
     def is_sign(self, number: int) -> bool:
         """Tell whether a value is the literal 1 or -1, by which to multiply is no operation."""
         value = self.values[number]
         return value.kind == LITERAL and value.detail in (1, -1)
 
-    def _intern(self, value: Value, key: Hashable) -> int:
+    def _intern(self, key: Hashable, kind: int, operands: tuple[int, ...], detail: Any = None) -> int:
         number = self._numbers.setdefault(key, len(self.values))
         if number == len(self.values):
-            self.values.append(value)
+            self.values.append(Value(kind, operands, detail))
         return number

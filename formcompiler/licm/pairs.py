@@ -29,11 +29,23 @@ class PairSharing:
     def __init__(self, numbering: Numbering, nodes: list[int]) -> None:
         self._numbering = numbering
         self.operands = {n: list(numbering.values[n].operands) for n in nodes}
+        self._repeated = self._find_repeated()
         self._counts: Counter[Pair] = Counter()
         self._owners: dict[Pair, set[int]] = {}
         for node in nodes:
             self._add(node)
         self._extract_all()
+
+    def _find_repeated(self) -> set[tuple[int, int]]:
+        """Return the operands of two nodes or more, each with the kind of node; others are in no common pair."""
+        once: set[tuple[int, int]] = set()
+        repeated: set[tuple[int, int]] = set()
+        for node, operands in self.operands.items():
+            kind = self._numbering.values[node].kind
+            found = {(kind, operand) for operand in operands}
+            repeated |= once & found
+            once |= found
+        return repeated
 
     def _add(self, node: int, sign: int = 1) -> None:
         """Count the pairs of a node, or take them away again."""
@@ -47,7 +59,8 @@ class PairSharing:
         operands = [o for o in self.operands[node] if not (kind == PRODUCT and self._numbering.is_sign(o))]
         if not 2 <= len(operands) <= _LONGEST:
             return iter(())
-        return iter({(kind, min(pair), max(pair)) for pair in combinations(operands, 2)})
+        repeated = [o for o in operands if (kind, o) in self._repeated]
+        return iter({(kind, min(pair), max(pair)) for pair in combinations(repeated, 2)})
 
     def _extract_all(self) -> None:
         hot = {pair: n for pair, n in self._counts.items() if n > 1}
@@ -65,6 +78,7 @@ class PairSharing:
         """Put the value of a pair in its place; return all pairs whose counts changed."""
         kind, first, second = pair
         new = self._numbering.combine(kind, [first, second], is_flat=True)
+        self._repeated.add((kind, new))
         touched: set[Pair] = set()
         for node in sorted(self._owners[pair]):
             if node == new:

@@ -22,12 +22,15 @@ from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.edit import Editor
 from formcompiler.licm.minimal import make_minimal_inames
 from formcompiler.licm.substitute import substitute
-from formcompiler.licm.sums import LoopSum, rewrite_sums
+from formcompiler.licm.sums import LoopSum, find_sums
 
 
 def scale_sums(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with common factors taken out of sums."""
-    return rewrite_sums(facts, _rewrite)
+    scaler = _Scaler(facts)
+    for found in find_sums(facts):
+        scaler.scale(found)
+    return scaler.editor.finish()
 
 
 def find_factors(facts: Analysis, found: LoopSum) -> tuple[list[Any], list[Any]] | None:
@@ -41,27 +44,49 @@ def find_factors(facts: Analysis, found: LoopSum) -> tuple[list[Any], list[Any]]
     return (common, rest) if is_costly and rest else None
 
 
-def _rewrite(facts: Analysis, editor: Editor, found: LoopSum) -> None:
-    factors = find_factors(facts, found)
-    loops = facts.nest.loops[found.start.id]
-    if factors is None or not facts.is_box(*loops):
-        return
-    common, rest = factors
-    added = product_of(rest)
-    editor.change(found.add.id, expression=prim.Sum((found.add.assignee, added)))
-    dtype = facts.kernel.temporary_variables[found.name].dtype
-    lanes = sorted(names_in(found.add.assignee) & facts.nest.lanes)
-    items = []
-    value = found.add.assignee
-    if not set(loops) <= names_in(added):
-        extents = [facts.trips.extent(i) for i in loops]
-        value = editor.temporary(f"{found.name}_sums", dtype, (*loops, *lanes), extents)
-        items.append(editor.assign(value, found.add.assignee, loops, "sum"))
-    scaled = editor.temporary(found.name, dtype, lanes)
-    items.append(editor.assign(scaled, prim.Product((*common, value)), loops, "scale"))
-    rename = substitute({found.name: scaled.aggregate if lanes else scaled})
-    for other in facts.nest.order:
-        instruction = editor.instructions[other]
-        if other not in (found.add.id, found.start.id) and found.name in facts.reads(instruction):
-            editor.instructions[other] = instruction.with_transformed_expressions(rename, lambda e: e)
-    editor.insert_after(LeaveLoop(iname=found.iname), items)
+class _Scaler:
+    """Takes factors out of sums, in program order.
+
+    Attributes:
+        editor: Where the instructions go.
+
+    Args:
+        facts: The kernel as it was.
+    """
+
+    def __init__(self, facts: Analysis) -> None:
+        self.editor: Editor = facts.edit()
+        self._facts = facts
+        self._scaled: dict[str, Any] = {}
+
+    def scale(self, found: LoopSum) -> None:
+        """Take the factors out of a sum that are the same for all terms, which may be sums that were scaled before."""
+        facts, editor = self._facts, self.editor
+        factors = find_factors(facts, found)
+        loops = facts.nest.loops[found.start.id]
+        if factors is None or not facts.is_box(*loops):
+            return
+        rename = substitute(self._scaled)
+        common, rest = (list(map(rename, part)) if self._scaled else part for part in factors)
+        added = product_of(rest)
+        editor.change(found.add.id, expression=prim.Sum((found.add.assignee, added)))
+        dtype = facts.kernel.temporary_variables[found.name].dtype
+        lanes = sorted(names_in(found.add.assignee) & facts.nest.lanes)
+        items = []
+        value = found.add.assignee
+        if not set(loops) <= names_in(added):
+            extents = [facts.trips.extent(i) for i in loops]
+            value = editor.temporary(f"{found.name}_sums", dtype, (*loops, *lanes), extents)
+            items.append(editor.assign(value, found.add.assignee, loops, "sum"))
+        scaled = editor.temporary(found.name, dtype, lanes)
+        items.append(editor.assign(scaled, prim.Product((*common, value)), loops, "scale"))
+        editor.insert_after(LeaveLoop(iname=found.iname), items)
+        self._scaled[found.name] = scaled.aggregate if lanes else scaled
+        self._redirect(found)
+
+    def _redirect(self, found: LoopSum) -> None:
+        """Let all that reads a sum read its scaled value."""
+        rename = substitute({found.name: self._scaled[found.name]})
+        for reader in self._facts.readers.get(found.name, ()):
+            if reader not in (found.add.id, found.start.id):
+                self.editor.transform(reader, rename)

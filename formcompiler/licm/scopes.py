@@ -6,6 +6,7 @@ from bisect import bisect_left
 
 import loopy as lp
 
+from formcompiler.kernel.names import names_written
 from formcompiler.licm.nest import Loops, Nest
 
 
@@ -22,8 +23,9 @@ class Scopes:
         self._nest = nest
         self.writers: dict[str, list[str]] = {}
         self._inames: dict[tuple[str, Loops], frozenset[str]] = {}
+        by_id = kernel.id_to_insn
         for name in nest.order:
-            for variable in dict.fromkeys(kernel.id_to_insn[name].assignee_var_names()):
+            for variable in dict.fromkeys(names_written(by_id[name])):
                 self.writers.setdefault(variable, []).append(name)
         self._positions = {v: [nest.position[w] for w in ids] for v, ids in self.writers.items()}
 

@@ -22,7 +22,7 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import RunInstruction
 
-from formcompiler.kernel.names import names_in
+from formcompiler.kernel.names import names_in, names_written
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.homes import Homes
 from formcompiler.licm.numbering import ATOM, CALL, LITERAL, PRODUCT, QUOTIENT, SUM
@@ -47,7 +47,7 @@ class _Sharer:
         self._statements = Statements(facts)
         self._numbering = self._statements.numbering
         self._names: dict[int, list[tuple[Context, Place, Any]]] = {}
-        self._context: Context = ((), frozenset())
+        self._context = self._statements.context((), frozenset())
         self._kept: dict[Context, dict[int, bool]] = {}
 
     def run(self) -> lp.LoopKernel:
@@ -68,7 +68,7 @@ class _Sharer:
         for name in self._facts.nest.order:
             instruction = self._facts.instruction(name)
             is_plain = isinstance(instruction, lp.Assignment) and not instruction.predicates
-            if not is_plain or self._facts.is_integer(instruction.assignee_name):
+            if not is_plain or self._facts.is_integer(*names_written(instruction)):
                 self._rename_in(instruction)
                 continue
             statement = self._statements.number(instruction)
@@ -104,8 +104,8 @@ class _Sharer:
 
     def _find_name(self, number: int, context: Context, place: Place) -> tuple[Any, Place] | None:
         """Return the name that a value has somewhere, and from where on."""
-        for (loops, lanes), start, access in self._names.get(number, ()):
-            if start <= place and context[0][: len(loops)] == loops and lanes <= context[1]:
+        for home, start, access in self._names.get(number, ()):
+            if start <= place and context.loops[: len(home.loops)] == home.loops and home.lanes <= context.lanes:
                 return access, start
         return None
 
@@ -176,7 +176,7 @@ class _Sharer:
         start = place if home == self._context else start
         lanes = sorted(names_in(result) & self._facts.nest.lanes)
         access = self._editor.temporary("h" if home != context else "v", self._dtype(number), lanes)
-        run = self._editor.assign(access, result, home[0], "hoist" if home != context else "share")
+        run = self._editor.assign(access, result, home.loops, "hoist" if home != context else "share")
         self._insert(run, start)
         self._names.setdefault(number, []).append((home, start, access))
         return access, start
@@ -205,11 +205,11 @@ class _Sharer:
 
     def _entry(self, home: Context) -> Place:
         """Return the first place in some loops."""
-        return (self._facts.nest.entry[home[0][-1]] if home[0] else 0, 1)
+        return (self._facts.nest.entry[home.loops[-1]] if home.loops else 0, 1)
 
     def _leave(self, home: Context, context: Context, place: Place) -> Place:
         """Return the last place in the loops of a home in front of a place in the loops of a context."""
-        inner = context[0][len(home[0]) :]
+        inner = context.loops[len(home.loops) :]
         return (self._facts.nest.entry[inner[0]], 0) if inner else place
 
     def _earliest(self, number: int, home: Context) -> Place:
@@ -217,7 +217,7 @@ class _Sharer:
         nest = self._facts.nest
         start = self._entry(home)
         for source in self._statements.sources(number):
-            inner = [i for i in nest.loops[source] if i not in home[0]]
+            inner = [i for i in nest.loops[source] if i not in home.loops]
             start = max(start, (nest.exit[inner[0]] if inner else nest.position[source], 1))
         return start
 

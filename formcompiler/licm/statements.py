@@ -8,15 +8,25 @@ from typing import Any
 
 import pymbolic.primitives as prim
 
-from formcompiler.kernel.names import names_in
+from formcompiler.kernel.names import names_in, names_written
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.minimal import Inames
 from formcompiler.licm.nest import Loops
 from formcompiler.licm.numbering import ATOM, CALL, PRODUCT, QUOTIENT, SUM, Numbering
 from formcompiler.licm.substitute import substitute_with
 
-Context = tuple[Loops, frozenset[str]]
-"""Loops and lanes of an instruction."""
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Loops and lanes of instructions; equal ones of one kernel are one object, which is quicker to look up.
+
+    Attributes:
+        loops: The loops, outermost first.
+        lanes: The lanes.
+    """
+
+    loops: Loops
+    lanes: Inames
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class Statements:
         self.numbering = Numbering()
         self._facts = facts
         self._varying = facts.varying
+        self._contexts: dict[tuple[Loops, Inames], Context] = {}
         self._numbers: dict[Any, int] = {}
         self._unsettled: set[int] = set()
         self._inames: dict[int, Inames] = {}
@@ -68,11 +79,18 @@ class Statements:
         else:
             root = self._of(value, instruction.id)
         nest = self._facts.nest
-        context = (nest.loops[instruction.id], nest.lanes_of[instruction.id])
+        context = self.context(nest.loops[instruction.id], nest.lanes_of[instruction.id])
         is_definition = not is_accumulation and self._is_definition(instruction)
         if is_definition and self.numbering.values[root].kind == ATOM and root not in self._unsettled:
             self._numbers[target] = root
         return Statement(instruction, context, root, is_accumulation, is_definition)
+
+    def context(self, loops: Loops, lanes: Inames) -> Context:
+        """Return the context with some loops and lanes."""
+        known = self._contexts.get((loops, lanes))
+        if known is None:
+            known = self._contexts[loops, lanes] = Context(loops, lanes)
+        return known
 
     def inames(self, number: int) -> Inames:
         """Return the inames that a value may differ between, lanes too; some may not be around where it is read."""
@@ -90,7 +108,7 @@ class Statements:
         target = statement.instruction.assignee
         self._numbers[target] = self._of(access, statement.instruction.id)
         self._aliases[target] = access
-        self._alias_names.add(statement.instruction.assignee_name)
+        self._alias_names.update(names_written(statement.instruction))
 
     def renamed(self, expression: Any) -> Any:
         """Return an expression with variables in the place of their aliases."""
@@ -99,38 +117,33 @@ class Statements:
         return substitute_with(self._aliases.get)(expression)
 
     def _of(self, expression: Any, reader: str) -> int:
+        kind = type(expression)
+        if kind is prim.Product:
+            return self.numbering.combine(PRODUCT, [self._of(c, reader) for c in expression.children])
+        if kind is prim.Sum:
+            return self.numbering.combine(SUM, [self._of(c, reader) for c in expression.children])
         if not isinstance(expression, prim.ExpressionNode):
             return self.numbering.literal(expression)
-        known = self._numbers.get(expression)
-        if known is not None:
-            return known
-        if isinstance(expression, (prim.Sum, prim.Product)):
-            parts = [self._of(c, reader) for c in expression.children]
-            number = self.numbering.combine(SUM if isinstance(expression, prim.Sum) else PRODUCT, parts)
-        elif isinstance(expression, prim.Quotient):
+        if isinstance(expression, prim.Quotient):
             parts = [self._of(expression.numerator, reader), self._of(expression.denominator, reader)]
-            number = self.numbering.node(QUOTIENT, parts)
-        elif isinstance(expression, prim.Call):
+            return self.numbering.node(QUOTIENT, parts)
+        if isinstance(expression, prim.Call):
             parts = [self._of(p, reader) for p in expression.parameters]
-            number = self.numbering.node(CALL, parts, expression.function)
-        else:
-            parts = []
-            number = self._atom(self.renamed(expression), reader)
-        if number in self._unsettled or not self._unsettled.isdisjoint(parts):
-            self._unsettled.add(number)
-        else:
-            self._numbers[expression] = number
-        return number
+            return self.numbering.node(CALL, parts, expression.function)
+        known = self._numbers.get(expression)
+        return self._atom(expression, reader) if known is None else known
 
     def _atom(self, expression: Any, reader: str) -> int:
+        """Return the number of a variable or anything else that is not looked into."""
         scopes, nest = self._facts.scopes, self._facts.nest
-        names = names_in(expression)
-        written = [n for n in sorted(names) if n in scopes.writers]
+        renamed = self.renamed(expression)
+        names = names_in(renamed)
+        written = sorted(names & scopes.writers.keys())
         varying = [n for n in written if n in self._varying]
         version: Hashable = None
         if varying:
             version = tuple((n, scopes.version(n, reader), scopes.inames_of_read(n, reader)) for n in varying)
-        number = self.numbering.atom(expression, version)
+        number = self.numbering.atom(renamed, version)
         if number not in self._inames:
             loops = [scopes.inames_of_read(n, reader) for n in varying]
             settled = [nest.loops[scopes.writers[n][0]] for n in written if n not in self._varying]
@@ -138,10 +151,12 @@ class Statements:
             self._sources[number] = tuple(s[-1] for n in written if (s := scopes.sources(n, reader)))
         if varying:
             self._unsettled.add(number)
+        else:
+            self._numbers[expression] = number
         return number
 
     def _is_definition(self, instruction: Any) -> bool:
-        name = instruction.assignee_name
+        (name,) = names_written(instruction)
         if name in self._varying or not self._facts.is_scalar(name):
             return False
         dtype = self._facts.kernel.temporary_variables[name].dtype

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
 import pymbolic.primitives as prim
 
+from formcompiler.kernel.names import names_written
 from formcompiler.licm.analysis import Analysis
-from formcompiler.licm.edit import Editor
 
 
 @dataclass(frozen=True)
@@ -32,17 +31,18 @@ class LoopSum:
     iname: str
 
 
-def rewrite_sums(facts: Analysis, rewrite: Callable[[Analysis, Editor, LoopSum], None]) -> lp.LoopKernel:
-    """Return the kernel with its sums rewritten by a function, in program order."""
-    editor = facts.edit()
-    for name in facts.nest.order:
-        found = find_sum(facts, name)
-        if found is not None:
-            rewrite(facts, editor, found)
-    return editor.finish()
+def find_sums(facts: Analysis) -> tuple[LoopSum, ...]:
+    """Return the sums of a kernel, in program order."""
+    return facts.once(_find_sums)
 
 
-def find_sum(facts: Analysis, name: str) -> LoopSum | None:
+def _find_sums(facts: Analysis) -> tuple[LoopSum, ...]:
+    added = {ids[1] for ids in facts.scopes.writers.values() if len(ids) == 2}
+    found = (_find_sum(facts, name) for name in facts.nest.order if name in added)
+    return tuple(item for item in found if item is not None)
+
+
+def _find_sum(facts: Analysis, name: str) -> LoopSum | None:
     """Return the sum that an instruction adds to, None if it is of another kind."""
     add = facts.instruction(name)
     value = getattr(add, "expression", None)
@@ -50,7 +50,7 @@ def find_sum(facts: Analysis, name: str) -> LoopSum | None:
         return None
     if add.predicates or value.children[0] != add.assignee or not facts.nest.loops[name]:
         return None
-    variable = add.assignee_name
+    (variable,) = names_written(add)
     writers = facts.scopes.writers[variable]
     if len(writers) != 2 or writers[1] != name or not facts.is_scalar(variable):
         return None
@@ -67,6 +67,6 @@ def find_sum(facts: Analysis, name: str) -> LoopSum | None:
 
 def _is_read_inside(facts: Analysis, found: LoopSum) -> bool:
     """Tell whether the sum is read before it is complete."""
-    nest = facts.nest
-    between = nest.order[nest.rank[found.start.id] + 1 : nest.rank_after(found.iname)]
-    return any(found.name in facts.reads(facts.instruction(i)) for i in between if i != found.add.id)
+    position, end = facts.nest.position, facts.nest.exit[found.iname]
+    readers = (r for r in facts.readers.get(found.name, ()) if r != found.add.id)
+    return any(position[found.start.id] < position[r] < end for r in readers)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import loopy as lp
 from loopy.kernel import KernelState
 
 from formcompiler.errors import InvalidOptionError
 from formcompiler.licm.analysis import Analysis
+from formcompiler.licm.edit import link_dependencies
 from formcompiler.licm.general import hoist_general
 from formcompiler.licm.motion import hoist_nested, share_common
 from formcompiler.licm.regroup import NotNestedError
@@ -49,11 +50,16 @@ class HoistInvariants:
 
     def __call__(self, t_unit: lp.TranslationUnit, /) -> lp.TranslationUnit:
         """Return the transformed program."""
-        return self.run(t_unit)[0]
+        return self._run(ensure_linearized(t_unit))[0]
 
     def run(self, t_unit: lp.TranslationUnit) -> tuple[lp.TranslationUnit, LicmReport]:
         """Return the transformed program and what was done to it."""
-        t_unit = ensure_linearized(t_unit)
+        before = ensure_linearized(t_unit)
+        after, report = self._run(before)
+        return after, replace(report, hoisted=list_hoisted(before.default_entrypoint, after.default_entrypoint))
+
+    def _run(self, t_unit: lp.TranslationUnit) -> tuple[lp.TranslationUnit, LicmReport]:
+        """Return the transformed program and a report that lists no temporaries yet."""
         kernel = t_unit.default_entrypoint
         facts = Analysis(kernel, self.parameter_value)
         before = facts.cost
@@ -64,10 +70,11 @@ class HoistInvariants:
         if after > before:
             reason = f"{used} would take {after} operations instead of {before}"
             changed, used, after = kernel, "off", before
-        report = LicmReport(self.mode, used, before, after, list_hoisted(kernel, changed), reason)
+        if used == "general" and changed is not kernel:
+            changed = link_dependencies(changed, facts.reads)
         if reason:
             _log.info("%s: %s instead of %s: %s", kernel.name, used, self.mode, reason)
-        return t_unit.with_kernel(changed), report
+        return t_unit.with_kernel(changed), LicmReport(self.mode, used, before, after, fallback=reason)
 
     def _transform(self, facts: Analysis) -> tuple[lp.LoopKernel, str, str]:
         """Return the transformed kernel, the mode that was used, and why it is another one than requested."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pymbolic.primitives as prim
 
 from formcompiler.errors import TransformError
+from formcompiler.kernel.names import names_written
 from formcompiler.licm.operands import operands
 
 DType = np.dtype[Any]
@@ -37,13 +38,15 @@ class Types:
             for name, array in arrays.items()
             if isinstance(array.dtype, lp.types.NumpyType)
         }
-        kinds = [np.empty(0, dtype).real.dtype for dtype in self._known.values() if dtype.kind in "fc"]
+        kinds = [np.empty(0, dtype).real.dtype for dtype in set(self._known.values()) if dtype.kind in "fc"]
         self.real: DType = np.result_type(*kinds) if kinds else np.dtype(np.float64)
         self._pending: set[str] = set()
         self._values: dict[str, list[Any]] = {}
         for instruction in kernel.instructions:
             if isinstance(instruction, lp.Assignment):
-                self._values.setdefault(instruction.assignee_var_names()[0], []).append(instruction.expression)
+                (name,) = names_written(instruction)
+                if name not in self._known:
+                    self._values.setdefault(name, []).append(instruction.expression)
 
     def of(self, expression: Any) -> DType:
         """Return the type of an expression: floating-point, unless it is made of integers only.

@@ -249,6 +249,35 @@ def test_a_common_factor_is_multiplied_after_the_sum():
     assert before - after == 3 * 4 * (5 - 1)
 
 
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_sum_in_a_sum_takes_the_factors_of_both(is_inside):
+    b = KernelBuilder("nested", "float64", ["r", "a", "x", "y", "s", "t"])
+    b.argument("r", (3,), written=True)
+    for name, length in (("a", 3), ("x", 4), ("y", 5)):
+        b.argument(name, (length,))
+    b.declare("s")
+    b.declare("t")
+
+    def inner_sum():
+        assign(b, "s", 0.0)
+        with b.loop("k", 4):
+            assign(b, "s", "s + a[i] * x[k]")
+
+    with b.loop("i", 3):
+        if not is_inside:
+            inner_sum()
+        assign(b, "t", 0.0)
+        with b.loop("j", 5):
+            if is_inside:
+                inner_sum()
+            assign(b, "t", "t + a[i] * s * y[j]")
+        assign(b, "r[i]", "r[i] + t")
+    rng = np.random.default_rng(11)
+    data = {"r": np.zeros(3), "a": rng.uniform(size=3), "x": rng.uniform(size=4), "y": rng.uniform(size=5)}
+    before, after, _ = check_step(scale_sums, finish(b), data)
+    assert after < before
+
+
 def test_an_array_without_its_constant_axis_is_filled_once():
     kernel, data = contraction_kernel("s + x[k, j] * x[k, 0]")
     before, after, changed = check_step(shrink_arrays, kernel, data)
