@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -16,6 +17,7 @@ from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 from formcompiler.kernel.instructions import after, make_assignment, make_temporary, with_changes
 from formcompiler.kernel.names import names_in, names_written
 from formcompiler.licm.minimal import Inames
+from formcompiler.licm.nest import Nest
 from formcompiler.naming import Namer
 
 
@@ -27,28 +29,42 @@ class Editor:
 
     Args:
         kernel: The kernel.
+        nest: Its loops.
         lanes: Extent of each iname of lanes.
         reads: Names that instructions read.
         taken: Inames of kernels that this one comes from; no new one gets their names.
     """
 
     def __init__(
-        self, kernel: lp.LoopKernel, lanes: dict[str, int], reads: Callable[[Any], Inames], taken: Inames = frozenset()
+        self,
+        kernel: lp.LoopKernel,
+        nest: Nest,
+        lanes: dict[str, int],
+        reads: Callable[[Any], Inames],
+        taken: Inames = frozenset(),
     ) -> None:
         self.kernel = kernel
-        self._reads = reads
-        self.items: list[ScheduleItem] = list(kernel.linearization or ())
         self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
+        self._nest = nest
+        self._reads = reads
         self._lanes = lanes
-        self._before: dict[ScheduleItem, list[ScheduleItem]] = {}
-        self._after: dict[ScheduleItem, list[ScheduleItem]] = {}
-        self._removed: set[ScheduleItem] = set()
+        self._taken = taken
+        self._changed: set[str] = set()
+        self._before: dict[int, list[ScheduleItem]] = {}
+        self._after: dict[int, list[ScheduleItem]] = {}
+        self._removed: set[int] = set()
         self._temporaries = dict(kernel.temporary_variables)
         self._domains = list(kernel.domains)
         self._inames = dict(kernel.inames)
         self.added: dict[str, np.dtype[Any]] = {}
-        self._names = Namer(kernel.all_variable_names() | set(kernel.inames) | taken)
-        self._ids = Namer(kernel.id_to_insn)
+
+    @cached_property
+    def _names(self) -> Namer:
+        return Namer(self.kernel.all_variable_names() | set(self.kernel.inames) | self._taken)
+
+    @cached_property
+    def _ids(self) -> Namer:
+        return Namer(self.kernel.id_to_insn)
 
     def temporary(self, wish: str, dtype: Any, index: Sequence[str] = (), extents: Sequence[int] = ()) -> Any:
         """Add a temporary and return its access: one axis per index, a last one for a lane."""
@@ -87,42 +103,42 @@ class Editor:
         """Add an instruction, in the given loops and the lanes of its target, and return the item that runs it."""
         identifier = self._ids.unique(wish)
         lanes = names_in(target) & set(self._lanes)
-        self.instructions[identifier] = make_assignment(target, value, identifier, lanes.union(loops))
+        self._put(make_assignment(target, value, identifier, lanes.union(loops)))
         return RunInstruction(insn_id=identifier)
 
     def change(self, identifier: str, **attributes: Any) -> None:
         """Change attributes of an instruction."""
-        self.instructions[identifier] = with_changes(self.instructions[identifier], **attributes)
+        self._put(with_changes(self.instructions[identifier], **attributes))
 
     def transform(self, identifier: str, transform: Callable[[Any], Any]) -> None:
         """Apply a function to the expression and the predicates of an instruction."""
         instruction = self.instructions[identifier]
         if isinstance(instruction, lp.MultiAssignmentBase):
             predicates = frozenset(map(transform, instruction.predicates))
-            changed = with_changes(instruction, expression=transform(instruction.expression), predicates=predicates)
+            self.change(identifier, expression=transform(instruction.expression), predicates=predicates)
         else:
-            changed = instruction.with_transformed_expressions(transform, lambda target: target)
-        self.instructions[identifier] = changed
+            self._put(instruction.with_transformed_expressions(transform, lambda target: target))
+
+    def _put(self, instruction: Any) -> None:
+        self.instructions[instruction.id] = instruction
+        self._changed.add(instruction.id)
 
     def insert_before(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
         """Put items in front of one of the kernel's own, behind those put there before."""
-        self._before.setdefault(item, []).extend(items)
+        self._before.setdefault(self._nest.index(item), []).extend(items)
 
     def insert_after(self, item: ScheduleItem, items: Sequence[ScheduleItem]) -> None:
         """Put items behind one of the kernel's own, behind those put there before."""
-        self._after.setdefault(item, []).extend(items)
+        self._after.setdefault(self._nest.index(item), []).extend(items)
 
     def remove(self, identifier: str) -> None:
         """Remove an instruction."""
-        self._removed.add(RunInstruction(insn_id=identifier))
+        self._removed.add(self._nest.position[identifier])
 
     @property
     def is_changed(self) -> bool:
         """Tell whether anything was changed."""
-        original = self.kernel.id_to_insn
-        if self._before or self._after or self._removed or len(original) != len(self.instructions):
-            return True
-        return any(self.instructions[name] is not instruction for name, instruction in original.items())
+        return bool(self._changed or self._before or self._after or self._removed)
 
     def finish(self) -> lp.LoopKernel:
         """Return the kernel, without dead instructions, empty loops and unused variables.
@@ -131,34 +147,35 @@ class Editor:
         """
         if not self.is_changed:
             return self.kernel
-        self._merge()
-        self._drop_dead()
-        self._drop_empty_loops()
-        order = [self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)]
-        used = {n for i in order for n in (*self._reads(i), *names_written(i))}
-        inames = {n for i in order for n in i.within_inames}
-        opened = [i.iname for i in self.items if isinstance(i, EnterLoop)]
+        items, used = self._without_dead(self._merged())
+        items = _without_empty_loops(items)
+        order = [self.instructions[i.insn_id] for i in items if isinstance(i, RunInstruction)]
+        inames = set[str]().union(*{i.within_inames for i in order})
+        opened = [i.iname for i in items if isinstance(i, EnterLoop)]
         return self.kernel.copy(
             instructions=order,
             temporary_variables={n: t for n, t in self._temporaries.items() if n in used},
             domains=_sorted_domains(self._domains, inames, opened),
             inames={n: i for n, i in self._inames.items() if n in inames},
-            linearization=self.items,
+            linearization=items,
         )
 
-    def _merge(self) -> None:
-        """Put all insertions in their places."""
+    def _merged(self) -> list[ScheduleItem]:
+        """Return the linearization with all insertions in their places, and without what was removed."""
         items: list[ScheduleItem] = []
-        for item in self.items:
-            items += self._before.get(item, [])
-            if item not in self._removed:
-                items.append(item)
-            items += self._after.get(item, [])
-        self.items = items
+        start = 0
+        for index in sorted({*self._before, *self._after, *self._removed}):
+            end = index if index in self._removed else index + 1
+            items += self._nest.items[start:index]
+            items += self._before.get(index, ())
+            items += self._nest.items[index:end]
+            items += self._after.get(index, ())
+            start = index + 1
+        return items + list(self._nest.items[start:])
 
-    def _drop_dead(self) -> None:
-        """Drop assignments to temporaries that no other instruction reads."""
-        running = {i.insn_id: self.instructions[i.insn_id] for i in self.items if isinstance(i, RunInstruction)}
+    def _without_dead(self, items: list[ScheduleItem]) -> tuple[list[ScheduleItem], set[str]]:
+        """Return items without assignments to temporaries that no other instruction reads, and all names in use."""
+        running = {i.insn_id: self.instructions[i.insn_id] for i in items if isinstance(i, RunInstruction)}
         readers: dict[str, int] = {}
         writers: dict[str, list[str]] = {}
         for name, instruction in running.items():
@@ -173,7 +190,11 @@ class Editor:
                     readers[read] -= 1
                     if not readers[read] and read in writers and read in self._temporaries:
                         dead.append(read)
-        self.items = [i for i in self.items if not isinstance(i, RunInstruction) or i.insn_id in running]
+        used = {name for name, count in readers.items() if count}
+        used.update(*map(names_written, running.values()))
+        if dead:
+            items = [i for i in items if not isinstance(i, RunInstruction) or i.insn_id in running]
+        return items, used
 
     def _useful_reads(self, instruction: Any) -> Inames:
         """Return what an instruction reads, other than to update its own variable."""
@@ -184,14 +205,15 @@ class Editor:
             return reads
         return reads - {own}
 
-    def _drop_empty_loops(self) -> None:
-        items: list[ScheduleItem] = []
-        for item in self.items:
-            if isinstance(item, LeaveLoop) and isinstance(items[-1], EnterLoop):
-                items.pop()
-            else:
-                items.append(item)
-        self.items = items
+
+def _without_empty_loops(items: list[ScheduleItem]) -> list[ScheduleItem]:
+    result: list[ScheduleItem] = []
+    for item in items:
+        if isinstance(item, LeaveLoop) and isinstance(result[-1], EnterLoop):
+            result.pop()
+        else:
+            result.append(item)
+    return result
 
 
 def _are_same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
@@ -221,9 +243,11 @@ def link_dependencies(kernel: lp.LoopKernel, reads: Callable[[Any], Inames]) -> 
     for instruction in kernel.instructions:
         written = names_written(instruction)
         read = reads(instruction)
-        before = {w for name in read for w in writers.get(name, ())}
-        for name in written:
-            before.update(writers.get(name, ()), readers.get(name, ()))
+        before: set[str] = set()
+        for name in writers.keys() & read.union(written):
+            before.update(writers[name])
+        for name in readers.keys() & written:
+            before.update(readers[name])
         before.discard(instruction.id)
         is_same = before == instruction.happens_after.keys()
         result.append(instruction if is_same else with_changes(instruction, happens_after=after(sorted(before))))

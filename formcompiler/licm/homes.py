@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from formcompiler.licm.minimal import Inames
 from formcompiler.licm.nest import least_prefix
 from formcompiler.licm.numbering import ATOM, LITERAL, PRODUCT, SUM
 from formcompiler.licm.pairs import PairSharing
 from formcompiler.licm.statements import Context, Statements
+
+Reached = tuple[int, Context, list[tuple[int, Context]]]
+"""A value with its home, and its operands with theirs."""
 
 _LEAVES = (ATOM, LITERAL)
 
@@ -27,39 +30,29 @@ class Homes:
     def __init__(self, statements: Statements, roots: list[tuple[int, Context]]) -> None:
         self._statements = statements
         self._numbering = statements.numbering
-        self._homes: dict[Context, dict[int, Context]] = {}
-        self._homes_of: dict[Context, dict[Inames, Context]] = {}
-        self._regrouped: dict[Context, dict[int, int]] = {}
-        self._operands: dict[Context, dict[int, list[int]]] = {}
-        self._uses: dict[Context, dict[int, int]] = {}
         roots = [(self.regrouped(number, context), context) for number, context in roots]
-        self._share_pairs(roots)
-        self._count_uses(roots)
+        reachable = list(self._reachable(roots))
+        is_changed = self._share_pairs(reachable)
+        self._count_uses(roots, list(self._reachable(roots)) if is_changed else reachable)
 
     def home(self, number: int, context: Context) -> Context:
         """Return the loops and lanes in which a value is evaluated if an instruction needs it."""
-        known = self._homes.setdefault(context, {})
-        found = known.get(number)
+        found = context.homes.get(number)
         if found is None:
-            found = known[number] = self._home_of(self._statements.inames(number), context)
+            found = context.homes[number] = self._home_of(self._statements.inames(number), context)
         return found
 
     def _home_of(self, inames: Inames, context: Context) -> Context:
         """Return the home of what depends on some inames."""
-        known = self._homes_of.setdefault(context, {})
-        found = known.get(inames)
+        found = context.homes_of.get(inames)
         if found is None:
             loops = least_prefix(context.loops, inames.intersection(context.loops))
-            found = known[inames] = self._statements.context(loops, inames & context.lanes)
+            found = context.homes_of[inames] = self._statements.context(loops, inames & context.lanes)
         return found
 
-    def operands(self, number: int, home: Context) -> list[int]:
+    def operands(self, number: int, home: Context) -> Sequence[int]:
         """Return the operands of a value in its home."""
-        return self._operands.get(home, {}).get(number) or list(self._numbering.values[number].operands)
-
-    def uses(self, number: int, home: Context) -> int:
-        """Return how many values and instructions use a sum, product, quotient or call of this home."""
-        return self._uses.get(home, {}).get(number, 0)
+        return home.changed.get(number) or self._numbering.values[number].operands
 
     def is_free(self, number: int, home: Context) -> bool:
         """Tell whether a value costs nothing to repeat: it is no operation, or another one with a changed sign."""
@@ -73,14 +66,15 @@ class Homes:
         value = self._numbering.values[number]
         if value.kind in _LEAVES:
             return number
-        known = self._regrouped.setdefault(context, {})
-        if number not in known:
+        found = context.regrouped.get(number)
+        if found is None:
             parts = [self.regrouped(o, context) for o in value.operands]
             if value.kind in (SUM, PRODUCT):
-                known[number] = self._join(value.kind, parts, context)
+                found = self._join(value.kind, parts, context)
             else:
-                known[number] = self._numbering.node(value.kind, parts, value.detail)
-        return known[number]
+                found = self._numbering.node(value.kind, parts, value.detail)
+            context.regrouped[number] = found
+        return found
 
     def _join(self, kind: int, parts: list[int], context: Context) -> int:
         """Return a sum or product of values, those of outer loops first; signs stay innermost."""
@@ -91,8 +85,7 @@ class Homes:
         signs = [p for p in parts if kind == PRODUCT and self._numbering.is_sign(p)]
         for part in parts:
             if part not in signs:
-                home = self.home(part, context)
-                groups.setdefault(home.lanes.union(home.loops), []).append(part)
+                groups.setdefault(self.home(part, context).inames, []).append(part)
         if len(groups) < 2:
             return combine(kind, parts, is_flat=True)
         roots: dict[Inames, list[int]] = {}
@@ -108,7 +101,7 @@ class Homes:
         """Yield those that are no atoms or literals."""
         return ((n, context) for n, context in roots if self._numbering.values[n].kind not in _LEAVES)
 
-    def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[tuple[int, Context, list[tuple[int, Context]]]]:
+    def _reachable(self, roots: list[tuple[int, Context]]) -> Iterator[Reached]:
         """Yield values with their homes and their operands with theirs, once, those that contain others first.
 
         Atoms and literals are left out.
@@ -125,17 +118,19 @@ class Homes:
                 yield number, home, below
                 stack += reversed(below)
 
-    def _share_pairs(self, roots: list[tuple[int, Context]]) -> None:
+    def _share_pairs(self, reachable: list[Reached]) -> bool:
+        """Take out pairs of operands; tell whether there were any."""
         nodes: dict[Context, list[int]] = {}
-        for number, home, _ in self._reachable(roots):
+        for number, home, _ in reachable:
             if self._numbering.values[number].kind in (SUM, PRODUCT):
                 nodes.setdefault(home, []).append(number)
-        self._operands = {home: PairSharing(self._numbering, numbers).operands for home, numbers in nodes.items()}
+        for home, numbers in nodes.items():
+            home.changed.update(PairSharing(self._numbering, numbers).changed)
+        return any(home.changed for home in nodes)
 
-    def _count_uses(self, roots: list[tuple[int, Context]]) -> None:
+    def _count_uses(self, roots: list[tuple[int, Context]], reachable: list[Reached]) -> None:
         used = [(number, self.home(number, context)) for number, context in self._nodes(roots)]
-        for _, _, below in self._reachable(roots):
+        for _, _, below in reachable:
             used += below
         for number, home in used:
-            counts = self._uses.setdefault(home, {})
-            counts[number] = counts.get(number, 0) + 1
+            home.uses[number] = home.uses.get(number, 0) + 1

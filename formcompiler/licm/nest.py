@@ -36,6 +36,14 @@ class Nest:
     entry: dict[str, int] = field(default_factory=dict)
     exit: dict[str, int] = field(default_factory=dict)
 
+    def index(self, item: ScheduleItem) -> int:
+        """Return the index of an item."""
+        if isinstance(item, RunInstruction):
+            return self.position[item.insn_id]
+        if isinstance(item, EnterLoop):
+            return self.entry[item.iname]
+        return self.exit[item.iname] if isinstance(item, LeaveLoop) else self.items.index(item)
+
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Return the ids of the instructions in the order of the linearization."""

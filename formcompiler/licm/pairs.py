@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import combinations
 
 from formcompiler.licm.numbering import PRODUCT, SUM, Numbering
@@ -19,7 +18,7 @@ class PairSharing:
     """Sums and products of one loop body, with common pairs of operands taken out.
 
     Attributes:
-        operands: Operands of each sum and product.
+        changed: Operands of the sums and products that have others than before.
 
     Args:
         numbering: The values.
@@ -28,23 +27,22 @@ class PairSharing:
 
     def __init__(self, numbering: Numbering, nodes: list[int]) -> None:
         self._numbering = numbering
-        self.operands = {n: list(numbering.values[n].operands) for n in nodes}
-        self._repeated = self._find_repeated()
+        self.changed: dict[int, list[int]] = {}
+        self._repeated = self._find_repeated(nodes)
         self._counts: Counter[Pair] = Counter()
         self._owners: dict[Pair, set[int]] = {}
         for node in nodes:
             self._add(node)
         self._extract_all()
 
-    def _find_repeated(self) -> set[tuple[int, int]]:
-        """Return the operands of two nodes or more, each with the kind of node; others are in no common pair."""
-        once: set[tuple[int, int]] = set()
-        repeated: set[tuple[int, int]] = set()
-        for node, operands in self.operands.items():
-            kind = self._numbering.values[node].kind
-            found = {(kind, operand) for operand in operands}
-            repeated |= once & found
-            once |= found
+    def _find_repeated(self, nodes: list[int]) -> dict[int, set[int]]:
+        """Return the operands of two nodes or more, by the kind of node; others are in no common pair."""
+        once: dict[int, set[int]] = {SUM: set(), PRODUCT: set()}
+        repeated: dict[int, set[int]] = {SUM: set(), PRODUCT: set()}
+        for node in nodes:
+            value = self._numbering.values[node]
+            repeated[value.kind].update(once[value.kind].intersection(value.operands))
+            once[value.kind].update(value.operands)
         return repeated
 
     def _add(self, node: int, sign: int = 1) -> None:
@@ -54,13 +52,20 @@ class PairSharing:
             owners = self._owners.setdefault(pair, set())
             owners.add(node) if sign > 0 else owners.discard(node)
 
-    def _pairs(self, node: int) -> Iterator[Pair]:
-        kind = self._numbering.values[node].kind
-        operands = [o for o in self.operands[node] if not (kind == PRODUCT and self._numbering.is_sign(o))]
-        if not 2 <= len(operands) <= _LONGEST:
-            return iter(())
-        repeated = [o for o in operands if (kind, o) in self._repeated]
-        return iter({(kind, min(pair), max(pair)) for pair in combinations(repeated, 2)})
+    def _pairs(self, node: int) -> set[Pair]:
+        """Return the pairs of operands of a node that others may have, too."""
+        value = self._numbering.values[node]
+        repeated = self._repeated[value.kind]
+        operands = self.changed.get(node, value.operands)
+        found = [o for o in operands if o in repeated and not self._is_sign(value.kind, o)]
+        if len(found) < 2:
+            return set()
+        if len(operands) > _LONGEST and sum(not self._is_sign(value.kind, o) for o in operands) > _LONGEST:
+            return set()
+        return {(value.kind, min(pair), max(pair)) for pair in combinations(found, 2)}
+
+    def _is_sign(self, kind: int, operand: int) -> bool:
+        return kind == PRODUCT and self._numbering.is_sign(operand)
 
     def _extract_all(self) -> None:
         hot = {pair: n for pair, n in self._counts.items() if n > 1}
@@ -78,22 +83,17 @@ class PairSharing:
         """Put the value of a pair in its place; return all pairs whose counts changed."""
         kind, first, second = pair
         new = self._numbering.combine(kind, [first, second], is_flat=True)
-        self._repeated.add((kind, new))
+        self._repeated[kind].add(new)
         touched: set[Pair] = set()
         for node in sorted(self._owners[pair]):
             if node == new:
                 continue
-            touched |= set(self._pairs(node))
+            touched |= self._pairs(node)
             self._add(node, -1)
-            self.operands[node].remove(first)
-            self.operands[node].remove(second)
-            self.operands[node].append(new)
+            operands = self.changed.setdefault(node, list(self._numbering.values[node].operands))
+            operands.remove(first)
+            operands.remove(second)
+            operands.append(new)
             self._add(node)
-            touched |= set(self._pairs(node))
-        self.operands.setdefault(new, [first, second])
+            touched |= self._pairs(node)
         return touched
-
-
-def is_node(numbering: Numbering, number: int) -> bool:
-    """Tell whether a value is a sum or product."""
-    return numbering.values[number].kind in (SUM, PRODUCT)

@@ -144,12 +144,12 @@ class _Sharer:
             return True
         kept = self._kept.setdefault(context, {})
         if is_named or number not in kept:
-            below = self._homes.operands(number, context)
-            result = tuple(sorted(below)) == value.operands or value.kind not in (SUM, PRODUCT)
-            result = result and (self._homes.home(number, context) == context or self._homes.is_free(number, context))
+            homes = self._homes
+            result = number not in context.changed
+            result = result and (homes.home(number, context) is context or homes.is_free(number, context))
             if not is_named:
-                result = result and self._homes.uses(number, context) < 2 and number not in self._defined
-            result = result and all(self._is_kept(n, context) for n in below)
+                result = result and context.uses.get(number, 0) < 2 and number not in self._defined
+            result = result and all(self._is_kept(n, context) for n in value.operands)
             if is_named:
                 return result
             kept[number] = result
@@ -171,7 +171,7 @@ class _Sharer:
         if known is not None:
             return known
         result, start = self._build(number, home, self._leave(home, context, place))
-        if self._homes.is_free(number, home) or (home == context and self._homes.uses(number, home) < 2):
+        if self._homes.is_free(number, home) or (home == context and home.uses.get(number, 0) < 2):
             return result, start
         start = place if home == self._context else start
         lanes = sorted(names_in(result) & self._facts.nest.lanes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -16,17 +16,29 @@ from formcompiler.licm.numbering import ATOM, CALL, PRODUCT, QUOTIENT, SUM, Numb
 from formcompiler.licm.substitute import substitute_with
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Context:
-    """Loops and lanes of instructions; equal ones of one kernel are one object, which is quicker to look up.
+    """Loops and lanes of instructions, and what is known of values there; equal ones of one kernel are one object.
 
     Attributes:
         loops: The loops, outermost first.
         lanes: The lanes.
+        inames: All of them.
+        homes: Where values that are used here are evaluated.
+        homes_of: The same by the inames that they depend on.
+        regrouped: Values as they are regrouped for instructions here.
+        changed: Operands of the values evaluated here that got others.
+        uses: How many values and instructions use a value evaluated here.
     """
 
     loops: Loops
     lanes: Inames
+    inames: Inames
+    homes: dict[int, Context] = field(default_factory=dict)
+    homes_of: dict[Inames, Context] = field(default_factory=dict)
+    regrouped: dict[int, int] = field(default_factory=dict)
+    changed: dict[int, list[int]] = field(default_factory=dict)
+    uses: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,11 +74,12 @@ class Statements:
         self.numbering = Numbering()
         self._facts = facts
         self._varying = facts.varying
+        self._all_inames = frozenset(facts.kernel.inames)
         self._contexts: dict[tuple[Loops, Inames], Context] = {}
         self._numbers: dict[Any, int] = {}
         self._unsettled: set[int] = set()
         self._inames: dict[int, Inames] = {}
-        self._sources: dict[int, tuple[str, ...]] = {}
+        self._sources: dict[int, Sequence[str]] = {}
         self._aliases: dict[Any, Any] = {}
         self._alias_names: set[str] = set()
 
@@ -89,7 +102,7 @@ class Statements:
         """Return the context with some loops and lanes."""
         known = self._contexts.get((loops, lanes))
         if known is None:
-            known = self._contexts[loops, lanes] = Context(loops, lanes)
+            known = self._contexts[loops, lanes] = Context(loops, lanes, lanes.union(loops))
         return known
 
     def inames(self, number: int) -> Inames:
@@ -99,7 +112,7 @@ class Statements:
             self._inames[number] = frozenset[str]().union(*map(self.inames, operands))
         return self._inames[number]
 
-    def sources(self, number: int) -> tuple[str, ...]:
+    def sources(self, number: int) -> Sequence[str]:
         """Return the instructions that write what an atom reads, the last one before it for each variable."""
         return self._sources.get(number, ())
 
@@ -117,10 +130,9 @@ class Statements:
         return substitute_with(self._aliases.get)(expression)
 
     def _of(self, expression: Any, reader: str) -> int:
-        kind = type(expression)
-        if kind is prim.Product:
+        if isinstance(expression, prim.Product):
             return self.numbering.combine(PRODUCT, [self._of(c, reader) for c in expression.children])
-        if kind is prim.Sum:
+        if isinstance(expression, prim.Sum):
             return self.numbering.combine(SUM, [self._of(c, reader) for c in expression.children])
         if not isinstance(expression, prim.ExpressionNode):
             return self.numbering.literal(expression)
@@ -135,21 +147,25 @@ class Statements:
 
     def _atom(self, expression: Any, reader: str) -> int:
         """Return the number of a variable or anything else that is not looked into."""
-        scopes, nest = self._facts.scopes, self._facts.nest
+        scopes = self._facts.scopes
         renamed = self.renamed(expression)
         names = names_in(renamed)
-        written = sorted(names & scopes.writers.keys())
-        varying = [n for n in written if n in self._varying]
-        version: Hashable = None
-        if varying:
-            version = tuple((n, scopes.version(n, reader), scopes.inames_of_read(n, reader)) for n in varying)
-        number = self.numbering.atom(renamed, version)
-        if number not in self._inames:
-            loops = [scopes.inames_of_read(n, reader) for n in varying]
-            settled = [nest.loops[scopes.writers[n][0]] for n in written if n not in self._varying]
-            self._inames[number] = names.intersection(self._facts.kernel.inames).union(*loops, *settled)
-            self._sources[number] = tuple(s[-1] for n in written if (s := scopes.sources(n, reader)))
-        if varying:
+        inames = names & self._all_inames
+        sources: list[str] = []
+        version: list[Hashable] = []
+        for name in sorted(names & scopes.writers.keys()):
+            count = scopes.version(name, reader)
+            sources += scopes.writers[name][max(0, count - 1) : count]
+            if name in self._varying:
+                bound = scopes.inames_of_read(name, reader)
+                version += (name, count, bound)
+                inames |= bound
+            else:
+                inames = inames.union(self._facts.nest.loops[scopes.writers[name][0]])
+        number = self.numbering.atom(renamed, tuple(version))
+        self._inames.setdefault(number, inames)
+        self._sources.setdefault(number, sources)
+        if version:
             self._unsettled.add(number)
         else:
             self._numbers[expression] = number
