@@ -90,8 +90,11 @@ def test_forms_of_all_ranks_on_cells_and_facets_are_timed(rank: int, own_cache: 
     assert compiled.tabulate_tensor("cell", None, corners, **data) == pytest.approx(wanted, abs=1e-14)
 
 
-def test_the_model_decides_where_the_engine_cannot(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    V = space("triangle", "RT", 1)
+@pytest.mark.parametrize(("cell", "family", "gdim"), [("triangle", "RT", 2), ("prism", "P", 3), ("pyramid", "P", 3)])
+def test_the_model_decides_where_the_engine_cannot(
+    cell: str, family: str, gdim: int, own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    V = space(cell, family, 1, gdim)
     u, v = ufl.Coefficient(V), ufl.TestFunction(V)
     compiled = formcompiler.compile_form(inner(u, v) * dx, vectorize="autotune")
     assert "the cost model decides" in caplog.text

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from formcompiler.elements.cells import (
+    SIMPLICES,
     TENSOR_CELLS,
     dimension,
     facet_cells,
@@ -228,6 +229,19 @@ def make_mesh(
     )
 
 
+def check_cell(cell: str) -> None:
+    """Check that there are meshes of a cell.
+
+    Raises:
+        UnsupportedFormError: if there are none.
+    """
+    if cell not in (*SIMPLICES, *TENSOR_CELLS):
+        raise UnsupportedFormError(
+            f"the engine has no meshes of {cell} cells; use intervals, triangles, quadrilaterals, tetrahedra or "
+            "hexahedra"
+        )
+
+
 def box_mesh(cell: str, n: Sequence[int], lower: Sequence[float], upper: Sequence[float]) -> Mesh:
     """Return an equidistant mesh of an interval, rectangle or cuboid.
 
@@ -239,7 +253,11 @@ def box_mesh(cell: str, n: Sequence[int], lower: Sequence[float], upper: Sequenc
         n: Number of boxes in each direction.
         lower: Corner with the smallest coordinates.
         upper: Corner with the largest coordinates.
+
+    Raises:
+        UnsupportedFormError: if there are no meshes of such cells.
     """
+    check_cell(cell)
     dim = dimension(cell)
     lattice = np.stack(np.meshgrid(*[np.arange(k + 1) for k in n], indexing="ij"), axis=-1)
     lattice = lattice.transpose(*reversed(range(dim)), dim).reshape(-1, dim)

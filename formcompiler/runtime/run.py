@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from formcompiler.elements.cells import dimension
 from formcompiler.elements.layout import is_lagrange
 from formcompiler.errors import UnsupportedFormError
 from formcompiler.frontend.errornorms import ErrorForms, make_error_forms, make_jacobian
 from formcompiler.problem import Box, Problem
 from formcompiler.progress import stage
 from formcompiler.runtime.functions import CompiledExpression, Compilers, FormCompiler, FunctionData, find_fixed
-from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh, box_mesh, refine
+from formcompiler.runtime.mesh import FloatArray, IntArray, Mesh, box_mesh, check_cell, refine
 from formcompiler.runtime.meshfile import read_mesh
 from formcompiler.runtime.solve import NewtonResult, SolverOptions, solve_nonlinear
 from formcompiler.runtime.spaces import DofMap, raise_degree
@@ -215,12 +216,8 @@ def _next_mesh(problem: Problem, previous: Mesh | None, level: int) -> Mesh:
 
 
 def _check_dimensions(cell: str, gdim: int) -> None:
-    needed = {"interval": 1, "triangle": 2, "quadrilateral": 2, "tetrahedron": 3, "hexahedron": 3}.get(cell)
-    if needed is None:
-        raise UnsupportedFormError(
-            f"the engine has no meshes of {cell} cells; use intervals, triangles, quadrilaterals, tetrahedra or "
-            "hexahedra"
-        )
+    check_cell(cell)
+    needed = dimension(cell)
     if gdim != needed:
         raise UnsupportedFormError(
             f"a Box of {cell} cells has {needed} dimensions, the form has {gdim}: use a mesh file"
