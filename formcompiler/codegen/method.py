@@ -36,6 +36,19 @@ INCLUDES = ("cmath", "complex", "cstddef")
 
 _WIDTH = 116
 
+_LINE = 64
+"""Bytes of a cache line."""
+
+_STAGGER = 11
+"""Lines after an array that put the next one elsewhere in the sets of the cache: prime to their number."""
+
+_NEAR_PERIOD = 1024
+"""Arrays of a multiple of so many bytes get these lines.
+
+Places 4096 bytes apart share a set of the innermost cache, which holds 8 or 12 lines, and a load waits for a store
+to such a place. Arrays over 4 x 4 x 4 or 8 x 8 x 8 points, one after the other, have all their equal entries so.
+"""
+
 
 @dataclass(frozen=True)
 class MethodCode:
@@ -150,13 +163,14 @@ class _MethodWriter:
         self._lines.append("  };")
 
     def _declare_temporary(self, temporary: Any) -> None:
-        kind = CPP_TYPES[temporary.dtype.numpy_dtype.name]
+        kind, entry = CPP_TYPES[temporary.dtype.numpy_dtype.name], temporary.dtype.numpy_dtype.itemsize
         shape = temporary.shape
         if self._vectors is not None and temporary.name in self._wide:
-            kind, shape = self._vectors.kind(self._wide[temporary.name]), shape[:-1]
+            lane = self._wide[temporary.name]
+            kind, entry, shape = self._vectors.kind(lane), entry * self._vectors.width(lane), shape[:-1]
         if shape:
-            size = int(np.prod(shape)) + self._slack(temporary.name)
-            self._lines.append(f"  alignas(64) {kind} {temporary.name}[{size}];")
+            size = stagger(int(np.prod(shape)) + self._slack(temporary.name), entry)
+            self._lines.append(f"  alignas({_LINE}) {kind} {temporary.name}[{size}];")
         else:
             self._lines.append(f"  {kind} {temporary.name};")
 
@@ -291,6 +305,13 @@ class _MethodWriter:
             + (", last the cell of the batch" if p.name in in_batch else "")
             for p in self._parameters
         ]
+
+
+def stagger(size: int, entry_bytes: int) -> int:
+    """Return the size to declare for an array on the stack so that the next one does not share its cache sets."""
+    if size * entry_bytes % _NEAR_PERIOD:
+        return size
+    return size + max(1, _STAGGER * _LINE // entry_bytes)
 
 
 def find_declarations(kernel: lp.LoopKernel, vectors: frozenset[str] = frozenset()) -> dict[str, str]:

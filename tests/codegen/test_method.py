@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import basix.ufl
+import numpy as np
 import pymbolic.primitives as prim
 import pytest
+import ufl
+from ufl import grad, inner
 
+import formcompiler
 from formcompiler.codegen.method import emit_method
 from formcompiler.errors import InternalCompilerError
 from formcompiler.kernel.builder import KernelBuilder
@@ -38,3 +45,20 @@ def test_predicates_are_refused_instead_of_being_left_out() -> None:
     guarded = first.copy(predicates=frozenset([prim.Comparison(prim.Variable("x")[0], ">", 0)]))
     with pytest.raises(InternalCompilerError, match="insn0 has a predicate"):
         emit_method(t_unit.with_kernel(kernel.copy(instructions=[guarded, *others])), (), "float64")
+
+
+@pytest.mark.parametrize(("vectorize", "entry_bytes"), [("cells", 64), ("none", 8)])
+@pytest.mark.parametrize("degree", [3, 7])
+def test_equal_entries_of_arrays_in_a_row_do_not_share_a_cache_set(
+    degree: int, vectorize: str, entry_bytes: int
+) -> None:
+    mesh = ufl.Mesh(basix.ufl.element("Lagrange", "hexahedron", 1, shape=(3,)))
+    V = ufl.FunctionSpace(mesh, basix.ufl.element("Lagrange", "hexahedron", degree))
+    w, u, v = ufl.Coefficient(V), ufl.Coefficient(V), ufl.TestFunction(V)
+    form = inner(grad(w), grad(w)) * inner(grad(u), grad(v)) * ufl.dx(degree=2 * degree + 1)
+    source = formcompiler.compile_form(form, vectorize=vectorize, lanes="8", geometry="affine").source
+    sizes = [int(size) for size in re.findall(r"alignas\(64\) \w+ \w+\[(\d+)\];", source)]
+    over_points = [size * entry_bytes for size in sizes if size >= (degree + 1) ** 3]
+    starts = np.cumsum([0, *over_points])[:-1] // 64 % 64  # numbers of sets, if the innermost cache has 64
+    assert len(over_points) >= 6
+    assert len(set(starts.tolist())) == len(starts)
