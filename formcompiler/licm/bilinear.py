@@ -11,7 +11,7 @@ structure: optimal code generation for high-order finite element methods, 2017.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -74,41 +74,69 @@ def make_plan(splits: Sequence[Split], n_rows: int, n_columns: int) -> Plan:
             direct.setdefault(split.row + split.column + split.both, []).append(split.scalar)
         else:
             pairs.setdefault((split.row, split.column), []).append(split.scalar)
-    factors = list(dict.fromkeys(u for u, _ in pairs))
-    sizes = range(len(factors) + 1) if len(factors) <= _LARGEST_SEARCH else (0, len(factors))
-    plans = [
-        _cover(direct, pairs, frozenset(chosen), n_rows, n_columns)
-        for size in sizes
-        for chosen in combinations(factors, size)
-    ]
-    return min(plans, key=lambda plan: plan.cost)
+    covers = _Covers(direct, pairs, n_rows, n_columns)
+    return covers.plan(min(covers.choices(), key=covers.cost))
 
 
-def _cover(
-    direct: dict[Atoms, Scalars],
-    pairs: dict[tuple[Atoms, Atoms], Scalars],
-    chosen: frozenset[Atoms],
-    n_rows: int,
-    n_columns: int,
-) -> Plan:
-    plan = Plan(direct)
-    for (row, column), scalars in pairs.items():
-        if row in chosen:
-            plan.rows.setdefault(row, {})[column] = scalars
-        else:
-            plan.columns.setdefault(column, {})[row] = scalars
-    inner = sum(len(atoms) + (scalar_cost(s) >= 0) for atoms, s in direct.items())
-    inner += sum(1 + len(v) for v in plan.columns) + sum(1 + len(u) for u in plan.rows)
-    plan.cost = n_rows * n_columns * inner
-    plan.cost += n_rows * sum(_sum_cost(terms) for terms in plan.columns.values())
-    plan.cost += n_columns * sum(_sum_cost(terms) for terms in plan.rows.values())
-    plan.cost += sum(max(0, scalar_cost(s)) for s in (*direct.values(), *pairs.values()))
-    return plan
+class _Covers:
+    """Covers of the pairs of a sum: the row factors whose pairs belong to them; all others belong to the column factor.
 
+    Args:
+        direct: Scalars by the atoms that they are multiplied with in the innermost loop.
+        pairs: Scalars by row and column factor.
+        n_rows: Extent of the loop over rows.
+        n_columns: Extent of the loop over columns.
+    """
 
-def _sum_cost(terms: dict[Atoms, Scalars]) -> int:
-    products = sum(len(atoms) - 1 + (scalar_cost(s) >= 0) for atoms, s in terms.items())
-    return products + len(terms) - 1
+    def __init__(
+        self,
+        direct: dict[Atoms, Scalars],
+        pairs: dict[tuple[Atoms, Atoms], Scalars],
+        n_rows: int,
+        n_columns: int,
+    ) -> None:
+        self._direct = direct
+        self._pairs = pairs
+        n_all = n_rows * n_columns
+        costs = {pair: scalar_cost(scalars) for pair, scalars in pairs.items()}
+        alone = {atoms: scalar_cost(scalars) for atoms, scalars in direct.items()}
+        self._fixed = n_all * sum(len(atoms) + (cost >= 0) for atoms, cost in alone.items())
+        self._fixed += sum(max(0, cost) for cost in (*alone.values(), *costs.values()))
+        self._rows = list(dict.fromkeys(row for row, _ in pairs))
+        columns = list(dict.fromkeys(column for _, column in pairs))
+        self._of_column = [n_all * (1 + len(column)) - n_rows for column in columns]
+        self._as_row = [n_all * (1 + len(row)) - n_columns for row in self._rows]
+        self._in_columns = [0] * len(self._rows)
+        self._columns_of: list[set[int]] = [set() for _ in self._rows]
+        for (row, column), cost in costs.items():
+            number = self._rows.index(row)
+            self._as_row[number] += n_columns * (len(column) + (cost >= 0))
+            self._in_columns[number] += n_rows * (len(row) + (cost >= 0))
+            self._columns_of[number].add(columns.index(column))
+
+    def choices(self) -> Iterator[tuple[int, ...]]:
+        """Yield the covers to try, by numbers of row factors: all, or with many row factors none or all of these."""
+        n_all = len(self._rows)
+        sizes = range(n_all + 1) if n_all <= _LARGEST_SEARCH else (0, n_all)
+        return (chosen for size in sizes for chosen in combinations(range(n_all), size))
+
+    def cost(self, chosen: tuple[int, ...]) -> int:
+        """Return the operations of one evaluation for all rows and columns."""
+        others = [row for row in range(len(self._rows)) if row not in chosen]
+        columns = set[int]().union(*(self._columns_of[row] for row in others))
+        total = self._fixed + sum(self._as_row[row] for row in chosen) + sum(self._in_columns[row] for row in others)
+        return total + sum(self._of_column[column] for column in columns)
+
+    def plan(self, chosen: tuple[int, ...]) -> Plan:
+        """Return the plan of a cover."""
+        plan = Plan(self._direct, cost=self.cost(chosen))
+        rows = [self._rows[number] for number in chosen]
+        for (row, column), scalars in self._pairs.items():
+            if row in rows:
+                plan.rows.setdefault(row, {})[column] = scalars
+            else:
+                plan.columns.setdefault(column, {})[row] = scalars
+        return plan
 
 
 def scalar_cost(scalars: Scalars) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import loopy as lp
 import numpy as np
@@ -105,6 +105,14 @@ def _is_private_sum(facts: Analysis, name: str, loops: Loops) -> bool:
     return True
 
 
+class _Atom(NamedTuple):
+    """Whether an atom varies between points, the dofs that it depends on, and whether it is an entry of a table."""
+
+    varies: bool
+    dofs: frozenset[str]
+    is_table: bool
+
+
 class _Rewriter:
     """Rewrites one accumulation."""
 
@@ -116,6 +124,9 @@ class _Rewriter:
         self._name = accumulation.instruction.id
         self._minimal: MinimalInames = make_minimal_inames(facts.kernel, facts.nest, facts.scopes, self._name)
         self._inner_definitions: dict[str, Any] = {}
+        self._definitions: dict[Any, Any] = {}
+        self._has_deep = False
+        self._atoms: dict[Any, _Atom] = {}
         self._extents = {i: facts.trips.extent(i) for i in (*accumulation.points, *accumulation.dofs)}
         self._n_points = math.prod(self._extents[i] for i in accumulation.points)
 
@@ -123,7 +134,7 @@ class _Rewriter:
         """Rewrite the instruction if that saves operations; return the bytes of tables that were made."""
         try:
             shallow = self._expand(is_deep=False)
-            deep = self._expand(is_deep=True)
+            deep = self._expand(is_deep=True) if self._has_deep else shallow
         except TooManyMonomialsError:
             return 0
         choices = [(self._cost_now(), None, None, 0), self._choice(Plan(), self._plan(shallow), 0)]
@@ -157,13 +168,10 @@ class _Rewriter:
 
     def _definition(self, access: Any, *, is_deep: bool) -> Any | None:
         """Return what a scalar stands for if it may be put in its place here."""
-        name = access.name if isinstance(access, prim.Variable) else access.aggregate.name
-        writers = self._facts.scopes.writers.get(name, [])
-        if len(writers) != 1 or name not in self._facts.kernel.temporary_variables:
-            return None
-        writer: Any = self._facts.kernel.id_to_insn[writers[0]]
-        is_simple = isinstance(writer, lp.Assignment) and not writer.predicates and writer.assignee == access
-        if not is_simple or not self._has_same_values(writer):
+        if access not in self._definitions:
+            self._definitions[access] = self._find_definition(access)
+        writer = self._definitions[access]
+        if writer is None:
             return None
         if writer.within_inames & set(self._it.dofs):
             self._inner_definitions[writer.id] = writer.expression
@@ -171,7 +179,18 @@ class _Rewriter:
         is_product = not isinstance(writer.expression, prim.ExpressionNode) or isinstance(
             writer.expression, (prim.Product, prim.Variable, prim.Subscript)
         )
+        self._has_deep |= is_product
         return writer.expression if is_deep and is_product else None
+
+    def _find_definition(self, access: Any) -> Any | None:
+        """Return the instruction that sets a scalar, if what it reads still has the same values here."""
+        name = access.name if isinstance(access, prim.Variable) else access.aggregate.name
+        writers = self._facts.scopes.writers.get(name, [])
+        if len(writers) != 1 or name not in self._facts.kernel.temporary_variables:
+            return None
+        writer = self._facts.instruction(writers[0])
+        is_simple = isinstance(writer, lp.Assignment) and not writer.predicates and writer.assignee == access
+        return writer if is_simple and self._has_same_values(writer) else None
 
     def _has_same_values(self, writer: Any) -> bool:
         """Tell whether all that a definition reads still has the same value here."""
@@ -221,27 +240,33 @@ class _Rewriter:
             monomial: The monomial.
             is_joining: Whether tables that do not vary between points become part of the sums, too.
         """
-        points, dofs = frozenset(self._it.points), frozenset(self._it.dofs)
-        tables = [a for a in monomial.atoms if self._minimal(a) & points]
-        if not all(map(self._is_table, tables)):
+        atoms = [(a, self._atom(a)) for a in monomial.atoms]
+        if not all(kind.is_table for _, kind in atoms if kind.varies):
             return None
-        rest = [a for a in monomial.atoms if not self._minimal(a) & points]
-        if is_joining and all(self._is_table(a) for a in rest if self._minimal(a) & dofs):
-            tables += [a for a in rest if self._minimal(a) & dofs]
-            rest = [a for a in rest if not self._minimal(a) & dofs]
-        kept = tuple(i for i in self._it.dofs if any(self._minimal(a) & {i} for a in tables))
-        return tables, kept, tuple(rest)
+        is_joining = is_joining and all(kind.is_table for _, kind in atoms if kind.dofs and not kind.varies)
+        chosen = [item for item in atoms if item[1].varies]
+        rest = [item for item in atoms if not item[1].varies]
+        if is_joining:
+            chosen += [item for item in rest if item[1].dofs]
+            rest = [item for item in rest if not item[1].dofs]
+        kept = tuple(i for i in self._it.dofs if any(i in kind.dofs for _, kind in chosen))
+        return [a for a, _ in chosen], kept, tuple(a for a, _ in rest)
 
-    def _is_table(self, atom: Any) -> bool:
-        return is_table_access(self._facts.kernel, atom, frozenset(self._extents))
+    def _atom(self, atom: Any) -> _Atom:
+        """Return what an atom depends on."""
+        if atom not in self._atoms:
+            inames = self._minimal(atom)
+            is_table = is_table_access(self._facts.kernel, atom, frozenset(self._extents))
+            self._atoms[atom] = _Atom(not inames.isdisjoint(self._it.points), inames & set(self._it.dofs), is_table)
+        return self._atoms[atom]
 
     def _moved(self, dofs: Loops, rest: Atoms, values: Any) -> Monomial:
         if not dofs:
-            return self._expander.product(values.item(), rest)
+            return Monomial(values.item(), rest)
         if not values.any():
             return Monomial(0, ())
         table = self._editor.table("summed", values.astype(self._table_type(values)))
-        return self._expander.product(1, [*rest, table[tuple(map(prim.Variable, dofs))]])
+        return Monomial(1, (*rest, table[tuple(map(prim.Variable, dofs))]))
 
     def _table_type(self, values: Any) -> Any:
         """Return the type of tables: that of the kernel's own; a complex one for complex factors."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymbolic.primitives as prim
 
@@ -12,8 +11,7 @@ _LIMIT = 256
 """Largest number of monomials of one expression."""
 
 
-@dataclass(frozen=True)
-class Monomial:
+class Monomial(NamedTuple):
     """A literal times a product of atoms.
 
     Attributes:
@@ -23,6 +21,10 @@ class Monomial:
 
     factor: Any
     atoms: tuple[Any, ...]
+
+
+_Numbered = tuple[Any, tuple[int, ...]]
+"""A literal and the numbers of atoms, in order."""
 
 
 class TooManyMonomialsError(Exception):
@@ -48,44 +50,42 @@ class Expander:
         Raises:
             TooManyMonomialsError: if there are too many.
         """
-        return self.collect(self._expand(expression, is_root=True))
+        return self._collect(self._expand(expression, is_root=True))
 
     def collect(self, monomials: Iterable[Monomial]) -> list[Monomial]:
-        """Return monomials with those of the same atoms added up."""
-        total: dict[tuple[Any, ...], Any] = {}
-        for monomial in monomials:
-            total[monomial.atoms] = total.get(monomial.atoms, 0) + monomial.factor
-        return [Monomial(factor, atoms) for atoms, factor in total.items() if factor != 0]
+        """Return monomials with sorted atoms, those with the same atoms added up."""
+        return self._collect([(m.factor, tuple(sorted(map(self._number, m.atoms)))) for m in monomials])
 
-    def product(self, factor: Any, atoms: Iterable[Any]) -> Monomial:
-        """Return a monomial with sorted atoms."""
-        return Monomial(factor, tuple(sorted(atoms, key=self._number)))
+    def _collect(self, monomials: list[_Numbered]) -> list[Monomial]:
+        total: dict[tuple[int, ...], Any] = {}
+        for factor, numbers in monomials:
+            total[numbers] = total.get(numbers, 0) + factor
+        atoms = list(self._numbers)
+        return [Monomial(f, tuple([atoms[n] for n in numbers])) for numbers, f in total.items() if f != 0]
 
     def _number(self, atom: Any) -> int:
         return self._numbers.setdefault(atom, len(self._numbers))
 
-    def _expand(self, expression: Any, *, is_root: bool) -> list[Monomial]:
+    def _expand(self, expression: Any, *, is_root: bool) -> list[_Numbered]:
         if not isinstance(expression, prim.ExpressionNode):
-            return [Monomial(expression, ())]
+            return [(expression, ())]
         if isinstance(expression, prim.Sum):
-            if not (is_root or self._is_distributed(expression)):
-                return [self.product(1, [expression])]
-            return self._checked([m for c in expression.children for m in self._expand(c, is_root=is_root)])
-        if isinstance(expression, prim.Product):
-            result = [Monomial(1, ())]
+            if is_root or self._is_distributed(expression):
+                return self._checked([m for c in expression.children for m in self._expand(c, is_root=is_root)])
+        elif isinstance(expression, prim.Product):
+            result: list[_Numbered] = [(1, ())]
             for child in expression.children:
                 parts = self._expand(child, is_root=False)
-                pairs = [self.product(a.factor * b.factor, a.atoms + b.atoms) for a in result for b in parts]
-                result = self._checked(pairs)
+                result = self._checked([(f * g, tuple(sorted(a + b))) for f, a in result for g, b in parts])
             return result
-        if isinstance(expression, (prim.Variable, prim.Subscript)):
+        elif isinstance(expression, (prim.Variable, prim.Subscript)):
             definition = self._definition(expression)
             if definition is not None:
                 return self._expand(definition, is_root=is_root and self._is_distributed(definition))
-        return [self.product(1, [expression])]
+        return [(1, (self._number(expression),))]
 
     @staticmethod
-    def _checked(monomials: list[Monomial]) -> list[Monomial]:
+    def _checked(monomials: list[_Numbered]) -> list[_Numbered]:
         if len(monomials) > _LIMIT:
             raise TooManyMonomialsError
         return monomials
