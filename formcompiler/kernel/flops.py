@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -19,40 +20,49 @@ def _is(expr: Any, value: float) -> bool:
     return not isinstance(expr, prim.ExpressionNode) and expr == value
 
 
-@lru_cache(maxsize=1 << 17)
+_PLAIN_DOMAIN = re.compile(r"\{ \[(\w+)\] : 0 <= \1 <= (\d+) \}")
+
+
 def count_expression_operations(expression: Any) -> int:
     """Return the floating-point operations of one evaluation of an expression.
 
     Signs, factors of one, terms of zero, logic and index arithmetic are free; a conditional counts its costlier branch.
     """
-    return _count(expression)
-
-
-def _count(expression: Any) -> int:
+    count = count_expression_operations
     kind = type(expression)
     if kind is prim.Variable or kind is prim.Subscript:
         return 0
     if kind is prim.Product:
         factors = [c for c in expression.children if not (_is(c, 1) or _is(c, -1))]
-        return max(0, len(factors) - 1) + sum(map(_count, factors))
+        return max(0, len(factors) - 1) + sum(map(count, factors))
     if kind is prim.Sum:
         terms = [c for c in expression.children if not _is(c, 0)]
-        return max(0, len(terms) - 1) + sum(map(_count, terms))
+        return max(0, len(terms) - 1) + sum(map(count, terms))
     if kind is prim.Quotient:
-        return 1 + _count(expression.numerator) + _count(expression.denominator)
+        return 1 + count(expression.numerator) + count(expression.denominator)
     if kind is prim.Power:
-        return 1 + _count(expression.base) + _count(expression.exponent)
+        return 1 + count(expression.base) + count(expression.exponent)
     if kind is prim.Call:
-        return 1 + sum(map(_count, expression.parameters))
+        return 1 + sum(map(count, expression.parameters))
     if kind is prim.If:
-        return _count(expression.condition) + max(_count(expression.then), _count(expression.else_))
+        return count(expression.condition) + max(count(expression.then), count(expression.else_))
     if kind is prim.Comparison:
-        return _count(expression.left) + _count(expression.right)
+        return count(expression.left) + count(expression.right)
     if kind in (prim.LogicalAnd, prim.LogicalOr):
-        return sum(map(_count, expression.children))
+        return sum(map(count, expression.children))
     if kind in (prim.LogicalNot, TypeCast):
-        return _count(expression.child)
+        return count(expression.child)
     return 0
+
+
+def has_operations(expression: Any) -> bool:
+    """Tell whether an expression has operations, without counting more of them than it takes."""
+    kind = type(expression)
+    if kind is prim.Product or kind is prim.Sum:
+        neutral = (1, -1) if kind is prim.Product else (0,)
+        parts = [c for c in expression.children if isinstance(c, prim.ExpressionNode) or c not in neutral]
+        return len(parts) > 1 or any(map(has_operations, parts))
+    return kind in (prim.Quotient, prim.Power, prim.Call) or count_expression_operations(expression) > 0
 
 
 def loop_extent(kernel: lp.LoopKernel, iname: str) -> int | str:
@@ -67,6 +77,15 @@ def _extent(domain: isl.BasicSet, iname: str) -> int | str:
         return str(domain.get_dim_name(isl.dim_type.param, 0))
     values = isl.Set.from_basic_set(domain.project_out_except([iname], [isl.dim_type.set]))
     return int(values.dim_max_val(0).to_python() - values.dim_min_val(0).to_python()) + 1
+
+
+def plain_extents(kernel: lp.LoopKernel) -> dict[str, int]:
+    """Return the numbers of trips of loops of ours, as far as isl writes them ``{ [i] : 0 <= i <= 3 }``.
+
+    It takes a tenth of the time that questions to isl about each iname take.
+    """
+    found = (_PLAIN_DOMAIN.fullmatch(str(domain)) for domain in kernel.domains)
+    return {match[1]: int(match[2]) + 1 for match in found if match}
 
 
 def iname_extent(kernel: lp.LoopKernel, iname: str, parameter_value: int = 2) -> int:

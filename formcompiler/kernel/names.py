@@ -73,11 +73,22 @@ class Reads:
     """Returns the names that instructions read; results are kept by identity, since hashing takes longer."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Names]] = {}
+        self._known: dict[int, tuple[Any, Names, Names]] = {}
 
     def __call__(self, instruction: Any) -> Names:
         """Return the names that an instruction reads."""
+        return self._find(instruction)[1]
+
+    def of_others(self, instruction: Any) -> Names:
+        """Return the names that an instruction reads, other than to update its own variable."""
+        return self._find(instruction)[2]
+
+    def _find(self, instruction: Any) -> tuple[Any, Names, Names]:
         known = self._known.get(id(instruction))
         if known is None:
-            known = self._known[id(instruction)] = (instruction, names_read(instruction))
-        return known[1]
+            read = names_read(instruction)
+            target = getattr(instruction, "assignee", None)
+            index = names_in(target.index) if isinstance(target, prim.Subscript) else frozenset()
+            own = frozenset() if target is None else read.intersection(names_written(instruction)) - index
+            known = self._known[id(instruction)] = (instruction, read, read - own if own else read)
+        return known

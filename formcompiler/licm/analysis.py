@@ -161,5 +161,4 @@ class Analysis:
 
     def edit(self) -> Editor:
         """Return an editor of the kernel."""
-        lanes = {lane: self.trips.extent(lane) for lane in self.nest.lanes}
-        return Editor(self.kernel, self.nest, lanes, self.reads, self.trips.inames)
+        return Editor(self.kernel, self.nest, self.trips, self.reads)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pymbolic.primitives as prim
 
-from formcompiler.kernel.flops import count_expression_operations
+from formcompiler.kernel.flops import has_operations
 from formcompiler.kernel.names import names_in
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.cost import TripCounts
@@ -58,13 +58,6 @@ class Context:
         self._interned = facts.interned
         self._is_moving = is_moving
         self._keys: dict[Any, Key] = {}
-        self._operations: dict[Any, int] = {}
-
-    def operations(self, expression: Any) -> int:
-        """Return the number of operations of a subexpression."""
-        if expression not in self._operations:
-            self._operations[expression] = count_expression_operations(expression)
-        return self._operations[expression]
 
     def key(self, expression: Any) -> Key:
         """Return the value that a subexpression has here; it is bound to the least outer loops that hold its inames."""
@@ -174,7 +167,7 @@ def _collect(context: Context, graph: Graph, is_wanted: Callable[[Context, Key],
 
     def visit(expression: Any, parent: Key | None, *, is_counting: bool) -> None:
         inner = parent
-        if isinstance(expression, CANDIDATES) and context.operations(expression):
+        if isinstance(expression, CANDIDATES) and has_operations(expression):
             key = context.key(expression)
             if is_wanted(context, key):
                 is_new = key not in graph.children

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from copy import copy
 from typing import Any
 
 import loopy as lp
@@ -14,6 +15,7 @@ from formcompiler.kernel.flops import (
     count_points,
     iname_extent,
     is_box,
+    plain_extents,
 )
 
 
@@ -28,17 +30,20 @@ class TripCounts:
     def __init__(self, kernel: lp.LoopKernel, parameter_value: int = 2) -> None:
         self._kernel = kernel
         self._parameter_value = parameter_value
-        self._extents: dict[str, int] = {}
-        self._boxes: dict[str, bool] = {}
+        self._extents = plain_extents(kernel)
+        self._boxes = dict.fromkeys(self._extents, True)
         self._products: dict[frozenset[str], int] = {}
         self._counts: dict[int, tuple[Any, int]] = {}
 
     def on(self, kernel: lp.LoopKernel) -> TripCounts:
         """Return the counts for a kernel that comes from this one; inames keep their ranges."""
-        counts = TripCounts(kernel, self._parameter_value)
-        counts._extents, counts._boxes = self._extents, self._boxes
-        counts._products, counts._counts = self._products, self._counts
+        counts = copy(self)
+        counts._kernel = kernel
         return counts
+
+    def add(self, iname: str, extent: int) -> None:
+        """Add an iname that runs from 0 to below an extent."""
+        self._extents[iname], self._boxes[iname] = extent, True
 
     @property
     def inames(self) -> frozenset[str]:

@@ -15,8 +15,8 @@ from loopy.kernel.data import Iname
 from loopy.schedule import EnterLoop, LeaveLoop, RunInstruction, ScheduleItem
 
 from formcompiler.kernel.instructions import after, make_assignment, make_temporary, with_changes
-from formcompiler.kernel.names import names_in, names_written
-from formcompiler.licm.minimal import Inames
+from formcompiler.kernel.names import Reads, names_in, names_written
+from formcompiler.licm.cost import TripCounts
 from formcompiler.licm.nest import Nest
 from formcompiler.naming import Namer
 
@@ -30,25 +30,22 @@ class Editor:
     Args:
         kernel: The kernel.
         nest: Its loops.
-        lanes: Extent of each iname of lanes.
+        trips: Numbers of iterations. No new iname gets the name of one that they know, from kernels before.
         reads: Names that instructions read.
-        taken: Inames of kernels that this one comes from; no new one gets their names.
     """
 
     def __init__(
         self,
         kernel: lp.LoopKernel,
         nest: Nest,
-        lanes: dict[str, int],
-        reads: Callable[[Any], Inames],
-        taken: Inames = frozenset(),
+        trips: TripCounts,
+        reads: Reads,
     ) -> None:
         self.kernel = kernel
         self.instructions: dict[str, Any] = dict(kernel.id_to_insn)
         self._nest = nest
         self._reads = reads
-        self._lanes = lanes
-        self._taken = taken
+        self._trips = trips
         self._changed: set[str] = set()
         self._before: dict[int, list[ScheduleItem]] = {}
         self._after: dict[int, list[ScheduleItem]] = {}
@@ -60,7 +57,7 @@ class Editor:
 
     @cached_property
     def _names(self) -> Namer:
-        return Namer(self.kernel.all_variable_names() | set(self.kernel.inames) | self._taken)
+        return Namer(self.kernel.all_variable_names() | set(self.kernel.inames) | self._trips.inames)
 
     @cached_property
     def _ids(self) -> Namer:
@@ -69,7 +66,7 @@ class Editor:
     def temporary(self, wish: str, dtype: Any, index: Sequence[str] = (), extents: Sequence[int] = ()) -> Any:
         """Add a temporary and return its access: one axis per index, a last one for a lane."""
         name = self._names.unique(wish)
-        shape = (*extents, *(self._lanes[i] for i in index[len(extents) :]))
+        shape = (*extents, *(self._trips.extent(i) for i in index[len(extents) :]))
         self._temporaries[name] = make_temporary(name, shape, dtype)
         self.added[name] = np.dtype(getattr(dtype, "numpy_dtype", dtype))
         variable = prim.Variable(name)
@@ -97,12 +94,13 @@ class Editor:
         iname = self._names.unique(wish)
         self._domains.append(isl.BasicSet(f"{{ [{iname}] : 0 <= {iname} < {extent} }}"))
         self._inames[iname] = Iname(iname, tags=frozenset())
+        self._trips.add(iname, extent)
         return iname
 
     def assign(self, target: Any, value: Any, loops: Sequence[str], wish: str = "hoist") -> RunInstruction:
         """Add an instruction, in the given loops and the lanes of its target, and return the item that runs it."""
         identifier = self._ids.unique(wish)
-        lanes = names_in(target) & set(self._lanes)
+        lanes = names_in(target) & self._nest.lanes
         self._put(make_assignment(target, value, identifier, lanes.union(loops)))
         return RunInstruction(insn_id=identifier)
 
@@ -179,14 +177,14 @@ class Editor:
         readers: dict[str, int] = {}
         writers: dict[str, list[str]] = {}
         for name, instruction in running.items():
-            for read in self._useful_reads(instruction):
+            for read in self._reads.of_others(instruction):
                 readers[read] = readers.get(read, 0) + 1
             if isinstance(instruction, lp.Assignment):
-                writers.setdefault(_target_name(instruction.assignee), []).append(name)
+                writers.setdefault(names_written(instruction)[0], []).append(name)
         dead = [variable for variable in writers if variable in self._temporaries and not readers.get(variable)]
         for variable in dead:
             for name in writers[variable]:
-                for read in self._useful_reads(running.pop(name)):
+                for read in self._reads.of_others(running.pop(name)):
                     readers[read] -= 1
                     if not readers[read] and read in writers and read in self._temporaries:
                         dead.append(read)
@@ -195,15 +193,6 @@ class Editor:
         if dead:
             items = [i for i in items if not isinstance(i, RunInstruction) or i.insn_id in running]
         return items, used
-
-    def _useful_reads(self, instruction: Any) -> Inames:
-        """Return what an instruction reads, other than to update its own variable."""
-        reads = self._reads(instruction)
-        target = getattr(instruction, "assignee", None)
-        own = None if target is None else _target_name(target)
-        if own not in reads or (isinstance(target, prim.Subscript) and own in names_in(target.index)):
-            return reads
-        return reads - {own}
 
 
 def _without_empty_loops(items: list[ScheduleItem]) -> list[ScheduleItem]:
@@ -220,10 +209,6 @@ def _are_same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
     return first.dtype == second.dtype and np.array_equal(first, second)
 
 
-def _target_name(target: Any) -> str:
-    return str(target.name if isinstance(target, prim.Variable) else target.aggregate.name)
-
-
 def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:
     """Return the domains in use, those of outer loops first, those of lanes last."""
     rank = {iname: n for n, iname in enumerate(opened)}
@@ -235,7 +220,7 @@ def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[s
     return [domain for _, domain in sorted(kept, key=lambda pair: pair[0])] or [isl.BasicSet("{ : }")]
 
 
-def link_dependencies(kernel: lp.LoopKernel, reads: Callable[[Any], Inames]) -> lp.LoopKernel:
+def link_dependencies(kernel: lp.LoopKernel, reads: Reads) -> lp.LoopKernel:
     """Return a kernel whose instructions, in program order, depend on all earlier ones that must come first."""
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}

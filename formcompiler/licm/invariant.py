@@ -151,15 +151,23 @@ class _Shrinker:
         return read if identifier == writer else read | (names_in(instruction.assignee) & self._inames)
 
     def _group(self, writer: str) -> list[str] | None:
-        """Return the instructions whose scalars serve a writer in its loops, in order; None if it cannot move."""
+        """Return the instructions whose scalars serve a writer in its loops, in order; None if it cannot move.
+
+        Where they use the inames of all loops there is nothing to shrink, and the search ends.
+        """
         outermost = self._nest.loops[writer][:1]
         entry = self._nest.entry.get(outermost[0]) if outermost else None
         if entry is None:
             return None
         group = {writer}
         waiting = [writer]
+        used: set[str] = set()
         while waiting:
-            for name in sorted(names_in(self._editor.instructions[waiting.pop()].expression)):
+            identifier = waiting.pop()
+            used |= self._read(identifier, writer)
+            if used.issuperset(self._nest.loops[writer]):
+                return None
+            for name in sorted(names_in(self._editor.instructions[identifier].expression)):
                 if name in self._inames:
                     continue
                 inside = [w for w in self._scopes.writers.get(name, ()) if self._nest.position[w] > entry]

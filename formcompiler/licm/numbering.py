@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 SUM, PRODUCT, QUOTIENT, CALL, ATOM, LITERAL = range(6)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One value.
 
     Attributes:

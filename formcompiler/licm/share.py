@@ -73,7 +73,7 @@ class _Sharer:
                 continue
             statement = self._statements.number(instruction)
             if statement.is_definition and self._numbering.values[statement.root].kind != LITERAL:
-                known = self._find_name(statement.root, statement.context, self._place(statement))
+                known = self._find_name(statement.root, statement.context, (statement.position, 0))
                 if known is not None:
                     self._statements.alias(statement, known[0])
                     self._editor.remove(name)
@@ -93,14 +93,10 @@ class _Sharer:
 
     # -- names
 
-    def _place(self, statement: Statement) -> Place:
-        """Return the place in front of an instruction."""
-        return (self._facts.nest.position[statement.instruction.id], 0)
-
     def _define(self, statement: Statement, number: int) -> None:
         """Let the variable that an instruction sets be the name of a value, from there on."""
-        place = (self._facts.nest.position[statement.instruction.id], 1)
-        self._names.setdefault(number, []).append((statement.context, place, statement.instruction.assignee))
+        entry = (statement.context, (statement.position, 1), statement.instruction.assignee)
+        self._names.setdefault(number, []).append(entry)
 
     def _find_name(self, number: int, context: Context, place: Place) -> tuple[Any, Place] | None:
         """Return the name that a value has somewhere, and from where on."""
@@ -115,7 +111,7 @@ class _Sharer:
         instruction, context = statement.instruction, statement.context
         self._context = context
         root = self._homes.regrouped(statement.root, context)
-        place = self._place(statement)
+        place = (statement.position, 0)
         known = self._find_name(root, context, place)
         is_same = known is None and root == statement.root
         if is_same and self._is_kept(root, context, is_named=statement.is_definition):

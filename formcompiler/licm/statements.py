@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymbolic.primitives as prim
 
@@ -41,12 +41,12 @@ class Context:
     uses: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """An instruction by value numbers.
 
     Attributes:
         instruction: The instruction.
+        position: Index of the item that runs it.
         context: Its loops and lanes.
         root: Number of its value; of what is added, if it adds to its target.
         is_accumulation: Whether it adds to its target.
@@ -54,6 +54,7 @@ class Statement:
     """
 
     instruction: Any
+    position: int
     context: Context
     root: int
     is_accumulation: bool
@@ -96,7 +97,8 @@ class Statements:
         is_definition = not is_accumulation and self._is_definition(instruction)
         if is_definition and self.numbering.values[root].kind == ATOM and root not in self._unsettled:
             self._numbers[target] = root
-        return Statement(instruction, context, root, is_accumulation, is_definition)
+        position = nest.position[instruction.id]
+        return Statement(instruction, position, context, root, is_accumulation, is_definition)
 
     def context(self, loops: Loops, lanes: Inames) -> Context:
         """Return the context with some loops and lanes."""
@@ -108,8 +110,12 @@ class Statements:
     def inames(self, number: int) -> Inames:
         """Return the inames that a value may differ between, lanes too; some may not be around where it is read."""
         if number not in self._inames:
-            operands = self.numbering.values[number].operands
-            self._inames[number] = frozenset[str]().union(*map(self.inames, operands))
+            result = frozenset[str]()
+            for operand in self.numbering.values[number].operands:
+                inames = self.inames(operand)
+                if not inames <= result:
+                    result = result | inames if result else inames
+            self._inames[number] = result
         return self._inames[number]
 
     def sources(self, number: int) -> Sequence[str]:
