@@ -47,6 +47,15 @@ def test_the_verdict_is_the_fastest_and_is_kept(own_cache: Path, monkeypatch: py
     assert formcompiler.compile_form(form, vectorize="autotune").source == first.source
 
 
+def test_what_is_timed_differs_in_more_than_the_number_of_lanes(own_cache: Path) -> None:
+    x, y = ufl.SpatialCoordinate(space().ufl_domain())
+    compiled = formcompiler.compile_form(ufl.sin(x) * ufl.cos(y) * dx, vectorize="autotune")
+    (file,) = own_cache.glob("*.json")
+    strategies = [name.split()[0] for name in json.loads(file.read_text())["seconds"]]
+    assert len(strategies) == len(set(strategies)) == autotune.N_FINALISTS
+    assert compiled.options.vectorize in strategies
+
+
 def test_a_kept_verdict_is_obeyed_and_a_broken_one_is_replaced(own_cache: Path) -> None:
     form = action(space())
     formcompiler.compile_form(form, vectorize="autotune")
