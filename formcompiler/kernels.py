@@ -12,12 +12,13 @@ import loopy as lp
 from formcompiler.codegen.method import MethodCode, emit_method
 from formcompiler.elements.cells import TENSOR_CELLS
 from formcompiler.errors import VectorizationError
-from formcompiler.frontend.facet_positions import at_positions
+from formcompiler.frontend.facet_positions import at_positions, turn
 from formcompiler.frontend.integrals import FacetPosition, FormIntegral
 from formcompiler.kernel.flops import count_operations
 from formcompiler.kernel.interface import integral_parameters
 from formcompiler.kernel.overwrite import assign_instead_of_adding
 from formcompiler.kernel.symmetry import has_symmetric_matrix
+from formcompiler.kernel.turning import can_turn
 from formcompiler.options import REAL_TYPE, Options
 from formcompiler.pipeline import run_pipeline
 from formcompiler.progress import stage
@@ -75,10 +76,11 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     reason = _reason_against_factorization(integral, options)
     types = (options.scalar_type, REAL_TYPE[options.scalar_type])
     with stage("build"):
+        seen = integral if reason else _turned(integral, options)
         if reason:
             built = build_quadloop_kernel(integral, name, *types, options.part)
         else:
-            built = build_sumfact_kernel(integral, name, *types)
+            built = build_sumfact_kernel(seen, name, *types)
 
     def notify(stage_name: str, seconds: float, t_unit: lp.TranslationUnit) -> None:
         if observe is not None:
@@ -86,7 +88,7 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
 
     def build_in_halves() -> lp.TranslationUnit:
         _check_halves(integral, name, options, reason)
-        return build_sumfact_kernel(integral, name, *types, in_halves=True)
+        return build_sumfact_kernel(seen, name, *types, in_halves=True)
 
     notify("build", time.perf_counter() - start, built)
     parameters = integral_parameters(integral, options.part)
@@ -99,6 +101,16 @@ def compile_kernel(integral: FormIntegral, name: str, options: Options, observe:
     kernel = Kernel(integral, method, t_unit, not reason, reason, count_operations(t_unit, 0), is_symmetric)
     _log_kernel(kernel, time.perf_counter() - start)
     return kernel
+
+
+def _turned(integral: FormIntegral, options: Options) -> FormIntegral:
+    """Return an integral that sees all facets in the same place, if its cells can be turned; else the integral."""
+    is_over_facets = integral.integral_type in ("exterior_facet", "interior_facet")
+    if not is_over_facets or integral.positions or not options.scalar_type.startswith("float"):
+        return integral
+    is_line = integral.cell == "interval" and integral.coordinate_element.degree == 1
+    is_affine = options.geometry != "general" or is_line
+    return turn(integral) if can_turn(integral, is_affine=is_affine) else integral
 
 
 def _check_halves(integral: FormIntegral, name: str, options: Options, reason: str) -> None:

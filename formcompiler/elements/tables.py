@@ -105,14 +105,16 @@ class TensorFactor:
         permutation: Dof of the cell element for each multi-index of 1D dofs in natural order (nodes from 0 to 1),
             first direction slowest; shape (n,) * dim.
         order: 1D basis function for each position in natural order, shape (n,).
-        symmetric: Whether the reflection of the interval maps the 1D basis onto itself.
+        mirror: For each 1D basis function, in natural order, the one that it is the mirror image of; shape (n,).
+        mirror_signs: 1, or -1 where it is minus the mirror image; shape (n,).
     """
 
     element: Any
     n: int
     permutation: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
-    symmetric: bool
+    mirror: npt.NDArray[np.int64]
+    mirror_signs: FloatArray
 
     def tabulate(self, derivative: int, points: FloatArray) -> FloatArray:
         """Return one derivative of the 1D basis in natural order at 1D points, axes (point, basis function).
@@ -155,8 +157,17 @@ def tensor_factor(element: Element) -> TensorFactor | None:
     permutation = _match_products(values, lines)
     if permutation is None:
         return None
-    mirrored = line.tabulate(0, 1 - points[:, :1])[0, :, order[::-1], 0]
-    return TensorFactor(line, line.dim, permutation, order, bool(np.allclose(mirrored, lines[0], atol=1e-12)))
+    mirror = _match_mirror_images(line.tabulate(0, 1 - points[:, :1])[0, :, order, 0], lines[0])
+    return None if mirror is None else TensorFactor(line, line.dim, permutation, order, *mirror)
+
+
+def _match_mirror_images(mirrored: FloatArray, values: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray] | None:
+    """Return for each mirrored function which function it is, and with which sign; axes (function, point)."""
+    scale = 1e-11 * max(1.0, np.abs(values).max())
+    near = np.array([np.abs(values[:, None] - sign * mirrored[None]).max(axis=2) < scale for sign in (1, -1)])
+    if not (near.any(axis=0).sum(axis=0) == 1).all():
+        return None
+    return near.any(axis=0).argmax(axis=0), np.where(near[0].any(axis=0), 1.0, -1.0)
 
 
 def _natural_order(line: Any) -> npt.NDArray[np.int64]:

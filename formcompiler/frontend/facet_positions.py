@@ -25,7 +25,22 @@ def at_positions(integral: FormIntegral, positions: Sequence[FacetPosition]) -> 
             averages.
         positions: One for each side.
     """
-    place = _Place(integral, tuple(positions))
+    placed = _place_integrands(integral, _Place(integral, tuple(positions)))
+    return replace(integral, integrands=placed, positions=tuple(positions))
+
+
+def turn(integral: FormIntegral) -> FormIntegral:
+    """Return an integral that sees all facets where facet 0 lies, if `formcompiler.kernel.turning` allows that.
+
+    Args:
+        integral: An integral over facets of products of intervals, of real numbers, without averages.
+    """
+    place = _Place(integral, (FacetPosition(0, 0),) * integral.n_sides, is_conforming=False)
+    return replace(integral, integrands=_place_integrands(integral, place), turned=True)
+
+
+def _place_integrands(integral: FormIntegral, place: _Place) -> tuple[Integrand, ...]:
+    """Return the integrands at a place, without those that vanish there."""
     names = [n for i in integral.integrands for n in i.terminals]
     names += [*(c.name for c in integral.coefficients), *(c.name for c in integral.constants)]
     integrands = []
@@ -34,13 +49,16 @@ def at_positions(integral: FormIntegral, positions: Sequence[FacetPosition]) -> 
         while any(name.startswith(prefix) for name in names):
             prefix += "x"
         integrands.append(_place_integrand(integrand, place, prefix))
-    return replace(integral, integrands=tuple(i for i in integrands if i.terms), positions=tuple(positions))
+    return tuple(i for i in integrands if i.terms)
 
 
 class _Place:
-    """The values of terminals at the positions of one integral."""
+    """The values of terminals at the positions of one integral; tangents are shared if the mesh is conforming."""
 
-    def __init__(self, integral: FormIntegral, positions: tuple[FacetPosition, ...]) -> None:
+    def __init__(
+        self, integral: FormIntegral, positions: tuple[FacetPosition, ...], *, is_conforming: bool = True
+    ) -> None:
+        self._is_conforming = is_conforming
         self._integral = integral
         self._positions = positions
         self._frames = [cells.facet_frame(integral.cell, *position) for position in positions]
@@ -61,7 +79,9 @@ class _Place:
         """Return a sign and a terminal that has the same value times the sign; that of the first side if it can be."""
         if terminal.kind == "facet_vertex":
             return 1.0, self._vertex(terminal)
-        if terminal.kind != "coordinate" or terminal.side == 0 or sum(terminal.derivatives) == 0:
+        if not self._is_conforming or terminal.kind != "coordinate" or terminal.side == 0:
+            return 1.0, terminal
+        if sum(terminal.derivatives) == 0:
             return 1.0, terminal
         first, second = self._frames
         if terminal.derivatives[second.normal]:

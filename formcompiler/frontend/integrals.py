@@ -117,6 +117,7 @@ class FormIntegral:
         facet_cell: Kind of facet that the kernel is for; "" where all facets of the cell are of one kind.
         n_components: Number of components of the result per point; 1 unless this is an expression.
         positions: Where the facet lies in each cell, if the kernel is for one such case; () if it is for all.
+        turned: Whether the integrands see each facet where facet 0 lies, so that the kernel has to turn the cells.
     """
 
     integral_type: IntegralType
@@ -132,6 +133,7 @@ class FormIntegral:
     facet_cell: str = ""
     n_components: int = 1
     positions: tuple[FacetPosition, ...] = ()
+    turned: bool = False
 
     @property
     def facet(self) -> str:

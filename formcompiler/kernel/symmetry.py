@@ -21,7 +21,8 @@ import pymbolic.primitives as prim
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.terminals import Terminal
 
-_PRIME = 2**127 - 1
+PRIME = 2**127 - 1
+"""Number of elements of the field."""
 Expression = Any
 Block = Mapping[tuple[Hashable, Hashable], int]
 """Field value of the factor of each pair of a test and a trial table: what a block of a matrix is made of."""
@@ -81,7 +82,7 @@ def is_symmetric(block: Block) -> bool:
 
 def _variant(block: Block, copy: Copy) -> frozenset[Any]:
     return frozenset(
-        ((column, row) if copy.is_transposed else (row, column), copy.sign * value % _PRIME)
+        ((column, row) if copy.is_transposed else (row, column), copy.sign * value % PRIME)
         for (row, column), value in block.items()
     )
 
@@ -107,13 +108,14 @@ def collect_block(pairs: Sequence[Any], values: Sequence[int]) -> Block:
     """Return a block of terms: pairs of tables, and field values of their factors; equal pairs are added up."""
     total: dict[tuple[Hashable, Hashable], int] = {}
     for pair, value in zip(pairs, values, strict=True):
-        total[pair] = (total.get(pair, 0) + value) % _PRIME
+        total[pair] = (total.get(pair, 0) + value) % PRIME
     return {pair: value for pair, value in total.items() if value}
 
 
-def factor_values(integrand: Integrand) -> list[int]:
-    """Return the value of each term's factor in the prime field."""
+def factor_values(integrand: Integrand, given: Mapping[str, int] | None = None) -> list[int]:
+    """Return the value of each term's factor in the prime field; names without a given value look random."""
     evaluate = _Evaluator()
+    evaluate.values.update(given or {})
     for name, expression in integrand.definitions:
         evaluate.values[name] = evaluate(expression)
     return [evaluate(term.factor) for term in integrand.terms]
@@ -140,33 +142,33 @@ class _Evaluator:
 
     def _opaque(self, kind: str, *operands: Any) -> int:
         """Return the value of an operation that is not arithmetic: a new name for each list of operand values."""
-        return _random(kind, *(o if isinstance(o, str) else self(o) for o in operands))
+        return random_value(kind, *(o if isinstance(o, str) else self(o) for o in operands))
 
     def _variable(self, expression: Any) -> int:
         if expression.name not in self.values:
-            self.values[expression.name] = _random("name", expression.name)
+            self.values[expression.name] = random_value("name", expression.name)
         return self.values[expression.name]
 
     def _sum(self, expression: Any) -> int:
-        return sum(map(self, expression.children)) % _PRIME
+        return sum(map(self, expression.children)) % PRIME
 
     def _product(self, expression: Any) -> int:
         result = 1
         for child in expression.children:
-            result = result * self(child) % _PRIME
+            result = result * self(child) % PRIME
         return result
 
     def _quotient(self, expression: Any) -> int:
         numerator, denominator = self(expression.numerator), self(expression.denominator)
         if denominator == 0:
-            return _random("quotient", numerator)
-        return numerator * pow(denominator, -1, _PRIME) % _PRIME
+            return random_value("quotient", numerator)
+        return numerator * pow(denominator, -1, PRIME) % PRIME
 
     def _call(self, expression: Any) -> int:
         name, values = expression.function.name, [self(p) for p in expression.parameters]
         if name == "abs":
-            values = [min(v, _PRIME - v) for v in values]
-        return _random("call", name, *values)
+            values = [min(v, PRIME - v) for v in values]
+        return random_value("call", name, *values)
 
 
 _HANDLERS: dict[type, Callable[[_Evaluator, Any], int]] = {
@@ -194,10 +196,10 @@ def _operands(expression: Any) -> tuple[Any, ...]:
 def _number(value: complex) -> int:
     """Return a literal: every floating-point number is a quotient of integers."""
     parts = (value.real, value.imag)
-    real, imaginary = (n * pow(d, -1, _PRIME) for n, d in (float(part).as_integer_ratio() for part in parts))
-    return (real + (imaginary * _random("i") if imaginary else 0)) % _PRIME
+    real, imaginary = (n * pow(d, -1, PRIME) for n, d in (float(part).as_integer_ratio() for part in parts))
+    return (real + (imaginary * random_value("i") if imaginary else 0)) % PRIME
 
 
-def _random(*parts: str | int) -> int:
+def random_value(*parts: str | int) -> int:
     """Return a number that looks random, the same one for the same parts."""
-    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest(), "big") % _PRIME
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest(), "big") % PRIME

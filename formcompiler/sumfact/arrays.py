@@ -13,7 +13,7 @@ from formcompiler.elements.cells import FloatArray
 from formcompiler.elements.tables import TensorFactor
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.sumfact.contraction import Collocated, Table
-from formcompiler.sumfact.frames import Frame, FrameAccess
+from formcompiler.sumfact.frames import Frame
 from formcompiler.sumfact.halves import Halves, half
 from formcompiler.sumfact.lines import LineMatrix
 
@@ -85,13 +85,12 @@ class LineTables:
 
     Args:
         builder: The kernel under construction.
-        access: The frame, with its flags.
+        frame: The frame.
     """
 
-    def __init__(self, builder: KernelBuilder, access: FrameAccess) -> None:
+    def __init__(self, builder: KernelBuilder, frame: Frame) -> None:
         self._builder = builder
-        self._access = access
-        self._walks: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._frame = frame
         self._matrices: dict[tuple[Any, ...], LineMatrix] = {}
         self._constant: dict[tuple[Any, ...], bool] = {}
 
@@ -102,7 +101,7 @@ class LineTables:
             role: Direction of the frame.
             factor: 1D element.
             table: Derivative of the basis functions, or of the polynomial through values at the points.
-            side: Cell whose flag chooses among tables.
+            side: Cell that the element belongs to.
             transposed: Whether the matrix goes from points to dofs (to points, if collocated).
         """
         key = (role, factor, table, side, transposed)
@@ -112,50 +111,24 @@ class LineTables:
 
     def _make_matrix(self, role: int, factor: TensorFactor, table: Table, side: int, *, transposed: bool) -> LineMatrix:
         points = self.points(role, side)
-        fixed = len(points) == 1 or self.is_mirrored(role, side)
         if isinstance(table, Collocated):
-            values = np.linalg.matrix_power(differentiation_matrix(points[0]), table.order)
+            values = np.linalg.matrix_power(differentiation_matrix(points), table.order)
         else:
-            values = without_noise(factor.tabulate(table, points[0]))
-
-        def entry(row: int, column: int) -> Expression:
-            assert not isinstance(table, Collocated)
-            dof, point = (row, column) if transposed else (column, row)
-            return self.entry(role, [factor], [table], [side], point, [dof])
-
-        return LineMatrix(values.T if transposed else values, entry, fixed)
+            values = without_noise(factor.tabulate(table, points))
+        return LineMatrix(values.T if transposed else values)
 
     def points(self, role: int, side: int) -> FloatArray:
-        """Return the 1D points of a role, axes (flag, point)."""
-        return self._access.frame.sides[side].roles[role].points
+        """Return the 1D points of a role."""
+        return self._frame.sides[side].points[role]
 
     def is_constant(self, role: int, factor: TensorFactor, order: int, side: int) -> bool:
         """Return whether a derivative of all basis functions is the same at all points of all cells."""
         key = (role, factor, order, side)
         if key not in self._constant:
-            values = factor.tabulate(order, self.points(role, side)[0])
+            values = factor.tabulate(order, self.points(role, side))
             is_same = bool(np.abs(values - values[0]).max(initial=0.0) < _NOISE)
-            self._constant[key] = self._access.frame.selectors is None and is_same
+            self._constant[key] = self._frame.is_static and is_same
         return self._constant[key]
-
-    def is_mirrored(self, role: int, side: int) -> bool:
-        """Return whether the second flag stands for the points of the first in reverse."""
-        points = self.points(role, side)
-        return len(points) == 2 and bool(np.allclose(points[1], points[0][::-1], atol=_NOISE, rtol=0))
-
-    def point(self, role: int, side: int, number: int) -> Expression:
-        """Return the index of a point, counted as the cell of one side sees them."""
-        if not self.is_mirrored(role, side):
-            return number
-        if (role, side) not in self._walks:
-            reflected: Any = self._access.flag(role, side)
-            n = self._access.frame.n_points[role]
-            first, step = (prim.Variable(self._builder.temporary(w, (), "int32")) for w in ("first", "step"))
-            self._builder.assign(first, prim.Product((n - 1, reflected)))
-            self._builder.assign(step, prim.Sum((1, prim.Product((-2, reflected)))))
-            self._walks[role, side] = (first, step)
-        first, step = self._walks[role, side]
-        return first if number == 0 else prim.Sum((first, prim.Product((number, step))))
 
     def entry(
         self,
@@ -172,30 +145,18 @@ class LineTables:
             role: Direction of the frame.
             factors: 1D element of each argument.
             derivatives: Order of the derivative for each argument.
-            sides: Cell that each argument belongs to; arguments of one cell share its flag.
+            sides: Cell that each argument belongs to.
             point: Index of the point along the role.
             dofs: Index of the 1D basis function for each argument; or one index of a pair of functions, see `pair`.
                 Values of pairs of the same function count half.
         """
-        cells = sorted(set(sides))
-        points = [self.points(role, side) for side in sides]
-        shape = tuple(len(self.points(role, side)) for side in cells)
-        values = np.stack(
-            [
-                self._product(
-                    factors, derivatives, [x[flags[cells.index(s)]] for x, s in zip(points, sides, strict=True)]
-                )
-                for flags in np.ndindex(*shape)
-            ]
-        ).reshape(*shape, points[0].shape[1], *(f.n for f in factors))
+        values = self._product(factors, derivatives, [self.points(role, side) for side in sides])
         if len(dofs) < len(factors):
             rows, columns = np.triu_indices(factors[0].n)
             values = values[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)
-        axis = len(shape)
-        if np.abs(values - values.take([0], axis=axis)).max(initial=0.0) <= _NOISE * np.abs(values).max(initial=0.0):
-            values = values.take([0], axis=axis)
-        index = [self._access.flag(role, side) for side in cells]
-        position = [*(0 if i is None else i for i in index), point, *dofs]
+        if np.abs(values - values[:1]).max(initial=0.0) <= _NOISE * np.abs(values).max(initial=0.0):
+            values = values[:1]
+        position = [point, *dofs]
         kept = [axis for axis, extent in enumerate(values.shape) if extent > 1]
         if not kept:
             return float(values.item())
@@ -289,8 +250,7 @@ class LineSpace:
     def collocates(self, role: int, order: int) -> bool:
         """Return whether a derivative may be taken of values at the points: the points determine the polynomials."""
         n = self.frame.n_points[role]
-        known = len(self.tables.points(role, self.side)) == 1 or self.tables.is_mirrored(role, self.side)
-        return self._is_short(role) and known and n >= max(2, self.factor.n) and not self.is_constant(role, order)
+        return self._is_short(role) and n >= max(2, self.factor.n) and not self.is_constant(role, order)
 
     def entry(
         self, role: int, table: Table, before: tuple[Expression, ...], after: tuple[Expression, ...]

@@ -17,6 +17,8 @@ from dataclasses import replace
 import loopy as lp
 import pymbolic.primitives as prim
 
+from formcompiler.elements import cells
+from formcompiler.elements.tables import component_layout, tensor_factor
 from formcompiler.frontend.integrals import FormIntegral, Integrand
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.kernel.direct import direct_value
@@ -80,14 +82,14 @@ class _IntegrandWriter:
         self._integral = integral
         self._integrand = integrand
         self._geometry_type = geometry_type
-        self._frame: Frame = make_frame(integral.cell, integral.integral_type, integrand.rule, integral.positions)
+        self._frame: Frame = make_frame(integral, integrand.rule)
         self._halves = Halves(builder, self._frame.dim) if in_halves else None
 
     def write(self, factors: Sequence[int]) -> None:
         """Write evaluation, the point loop and integration; field values of the factors say which are equal."""
         builder, frame = self._builder, self._frame
-        access = FrameAccess(builder, frame, self._integral.n_sides, "")
-        tables = LineTables(builder, access)
+        access = FrameAccess(builder, frame, self._integral)
+        tables = LineTables(builder, frame)
         pool = ArrayPool(builder, self._halves)
         arrays = PointArrays(builder, self._integral, self._integrand, access, tables, pool, self._geometry_type)
         arrays.give_back()
@@ -109,8 +111,23 @@ class _IntegrandWriter:
             return NamedValue(name, lambda point: arrays.at(terminal, point), True)
         if terminal.kind == "weight":
             return NamedValue(name, self._weight, self._integrand.rule.n_points > 1)
-        value = direct_value(self._builder, self._integral, terminal)
+        if terminal.kind == "vertex" and self._integral.turned:
+            value = self._turned_vertex(arrays.access, terminal)
+        else:
+            value = direct_value(self._builder, self._integral, terminal)
         return NamedValue(name, lambda _: value, False)
+
+    def _turned_vertex(self, access: FrameAccess, terminal: Terminal) -> Expression:
+        """Return a coordinate of a vertex of a turned cell."""
+        integral, side = self._integral, terminal.side
+        vertex, axis = divmod(terminal.component, integral.gdim)
+        factor = tensor_factor(component_layout(integral.coordinate_element, axis)[0])
+        assert factor is not None
+        (order,) = self._frame.sides[side].orders
+        place = cells.vertices(integral.cell)[vertex][list(order)]
+        node, _ = access.dof(side, factor, [int(x) * (factor.n - 1) for x in place])
+        sides = (side,) if integral.n_sides == 2 else ()
+        return prim.Variable("coordinate_dofs")[(*sides, node, axis)]
 
     def _weight(self, point: tuple[Expression, ...]) -> Expression:
         weights = self._integrand.rule.weights

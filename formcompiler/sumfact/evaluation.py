@@ -22,7 +22,11 @@ _Source = tuple[str, int, int, int]
 
 
 class PointArrays:
-    """Evaluates all terminals that are sums over dofs, one component with all its derivatives at a time."""
+    """Evaluates all terminals that are sums over dofs, one component with all its derivatives at a time.
+
+    Attributes:
+        access: What turns the cells.
+    """
 
     def __init__(
         self,
@@ -36,7 +40,7 @@ class PointArrays:
     ) -> None:
         self._builder = builder
         self._integral = integral
-        self._access = access
+        self.access = access
         self._tables = tables
         self._pool = pool
         self._types = {"coefficient": "scalar", "coordinate": geometry_type}
@@ -46,18 +50,19 @@ class PointArrays:
             if terminal.kind in self._types:
                 source: _Source = (terminal.kind, terminal.index, terminal.component, terminal.side)
                 groups.setdefault(source, []).append(terminal)
-        self._places: dict[Terminal, tuple[Array, tuple[Expression, ...]]] = {}
+        self._places: dict[Terminal, tuple[Array, tuple[Expression, ...], Expression | None]] = {}
         for sources in self._alike(groups):
             self._evaluate([(source, groups[source]) for source in sources])
 
     def at(self, terminal: Terminal, point: tuple[Expression, ...]) -> Expression:
         """Return the value of a terminal at a point, given one index per role."""
-        array, slot = self._places[terminal]
-        return array[(*slot, *point)]
+        array, slot, sign = self._places[terminal]
+        value = array[(*slot, *point)]
+        return value if sign is None else prim.Product((sign, value))
 
     def give_back(self) -> None:
         """Let the pool have all arrays; what reads them comes before what writes to them again."""
-        self._pool.give_back(array for array, slot in self._places.values() if not slot)
+        self._pool.give_back(array for array, slot, _ in self._places.values() if not slot)
 
     def _alike(self, groups: dict[_Source, list[Terminal]]) -> list[list[_Source]]:
         """Return the components, those together that are contracted alike: components of one vector, usually."""
@@ -71,7 +76,7 @@ class PointArrays:
 
     def _evaluate(self, components: list[tuple[_Source, list[Terminal]]]) -> None:
         """Write the contractions of components that are contracted alike."""
-        cells = self._access.frame.sides[components[0][0][3]]
+        cells = self.access.frame.sides[components[0][0][3]]
         counts = sorted({t.derivatives or (0,) * self._dim for t in components[0][1]})
         permuted = [cells.permute(c) for c in counts]
         keys = sorted({key for roles in permuted for key in roles})
@@ -82,10 +87,11 @@ class PointArrays:
             _, _, wish = self._describe(source)
             for terminal in terminals:
                 column = slots[:, counts.index(terminal.derivatives or (0,) * self._dim)]
+                sign = self.access.sign(source[3], terminal.derivatives)
                 if values is None:
-                    self._places[terminal] = (context.owned[keys[column[0]]], ())
+                    self._places[terminal] = (context.owned[keys[column[0]]], (), sign)
                 else:
-                    self._places[terminal] = (values, (self._slot(column, source[3], wish),))
+                    self._places[terminal] = (values, (self._slot(column, source[3], wish),), sign)
 
     def _describe(self, source: _Source) -> tuple[TensorFactor, Any, str]:
         kind, index, component, side = source
@@ -107,7 +113,7 @@ class PointArrays:
             return int(by_order[0])
         slot = prim.Variable(self._builder.temporary(f"slot_{wish}", (), "int32"))
         table = prim.Variable(self._builder.table(f"slots_{wish}", by_order))
-        self._builder.assign(slot, table[self._access.order(side)])
+        self._builder.assign(slot, table[self.access.order(side)])
         return slot
 
     def _contract(
@@ -116,8 +122,8 @@ class PointArrays:
         """Write all contractions; return for each component its arrays by key, or the one for all keys."""
         kind, _, _, side = sources[0]
         factor, _, _ = self._describe(sources[0])
-        line = LineSpace(self._tables, self._access.frame, factor, side, transposed=False)
-        layout = Layout(((factor.n,),) * self._dim, self._access.frame.n_points, line.is_constant)
+        line = LineSpace(self._tables, self.access.frame, factor, side, transposed=False)
+        layout = Layout(((factor.n,),) * self._dim, self.access.frame.n_points, line.is_constant)
         stages = plan_cheapest(
             keys, self._dim, line.collocates, lambda found: count_line_operations(found, layout, line.matrix)
         )
@@ -133,7 +139,6 @@ class PointArrays:
                 {given: self._dofs(source, factor, element) if stored is None else _entry_of(stored)},
                 line.unrolled_matrix,
                 line.entry,
-                lambda role, number: self._tables.point(role, side, number),
                 {},
                 self._pool,
                 {} if stored is None else {given: stored},
@@ -145,7 +150,7 @@ class PointArrays:
 
     def _add_slots(self, context: StageContext, keys: list[Key], wish: str) -> Array:
         """Return an array for the results of all keys, which one is chosen when the kernel runs."""
-        values = make_array(self._builder, wish, (len(keys), *self._access.frame.n_points), context.dtype)
+        values = make_array(self._builder, wish, (len(keys), *self.access.frame.n_points), context.dtype)
         for number, key in enumerate(keys):
             context.places[key] = _Slot(self._builder, values, number)
             context.write[key] = _Slot(self._builder, values, number).write
@@ -155,18 +160,11 @@ class PointArrays:
         """Return access to the dofs of one component in the order of the roles."""
         _, _, component, side = source
         _, offset, stride = component_layout(element, component)
-        order = self._access.order(side)
-        stored = self._access.frame.sides[side].gather(factor.permutation)
-        table = self._builder.table("gather", stored if len(stored) > 1 else stored[0])
 
         def place(index: Index) -> Expression:
-            if stored.shape[1] == 1:
-                return self._dof(source, int(stored[0, 0]), offset, stride, element)
-            flat: Expression = 0
-            for r, (i,) in enumerate(index):
-                flat = flat + i * factor.n ** (self._dim - 1 - r)
-            number = prim.Variable(table)[(order, flat) if len(stored) > 1 else (flat,)]
-            return self._dof(source, number, offset, stride, element)
+            number, sign = self.access.dof(side, factor, [i for (i,) in index])
+            value = self._dof(source, number, offset, stride, element)
+            return value if sign is None else prim.Product((sign, value))
 
         return place
 
@@ -174,12 +172,11 @@ class PointArrays:
         """Write an array of the dofs of one component if arrays are stored in halves."""
         if self._pool.halves is None:
             return None
-        kind, _, component, side = source
+        kind, _, component, _ = source
         _, offset, stride = component_layout(element, component)
-        (numbers,) = self._access.frame.sides[side].gather(factor.permutation)
         extents = (factor.n,) * self._dim
         array = self._pool.take(self._describe(source)[2], extents, self._types[kind])
-        for index, number in self._pool.halves.gather(extents, numbers):
+        for index, number in self._pool.halves.gather(extents, factor.permutation):
             self._builder.assign(array[index], self._dof(source, number, offset, stride, element))
         return array
 

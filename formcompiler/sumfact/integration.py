@@ -15,6 +15,7 @@ from formcompiler.elements.tables import TensorFactor, component_layout, tensor_
 from formcompiler.frontend.integrals import ArgumentTerm, FormIntegral
 from formcompiler.kernel.builder import Expression, KernelBuilder
 from formcompiler.kernel.symmetry import Block, Copy, EqualBlocks, collect_block, find_equal_blocks
+from formcompiler.kernel.terms import product_of
 from formcompiler.sumfact.arrays import Array, ArrayPool, LineSpace, LineTables, make_array
 from formcompiler.sumfact.contraction import Key, Stage, count_products, plan_cheapest_integration, plan_integration
 from formcompiler.sumfact.frames import FrameAccess
@@ -70,6 +71,7 @@ class _Group:
         keys: Tables of the terms, in any order of directions.
         arrays: Factors at the points, by key or all in one array.
         slots: Where the factors of each term go.
+        signs: What the factors of each term are multiplied by, None for 1.
     """
 
     blocks: tuple[_Dofs, ...]
@@ -80,6 +82,7 @@ class _Group:
     keys: list[Key] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     slots: list[Expression] = field(default_factory=list)
+    signs: list[Expression | None] = field(default_factory=list)
 
     @property
     def is_static(self) -> bool:
@@ -109,7 +112,7 @@ class ArgumentIntegrals:
         self._tables = tables
         self._pool = pool
         self._dim = access.frame.dim
-        self._stored: dict[int, Array] = {}
+        self._stored: dict[tuple[int, Expression | None], Array] = {}
         self._groups = self._group(terms)
         self._uses: Counter[str] = Counter(a.name for g in self._groups for a in g.arrays)
 
@@ -149,10 +152,11 @@ class ArgumentIntegrals:
         shape = tuple(len(frame.sides[side].orders) for side in sides)
         orders = list(product(*map(range, shape)))
         by_term = [[self._key(group, term, sides, order) for order in orders] for term in group.terms]
+        group.signs = [self._sign(term) for term in group.terms]
         group.keys = sorted({key for keys in by_term for key in keys})
         table = np.array([[group.keys.index(key) for key in keys] for keys in by_term])
         if (table == table[:, :1]).all():
-            group.arrays = [self._array(group.values[row]) for row in table[:, 0].argsort()]
+            group.arrays = [self._array(group.values[row], group.signs[row]) for row in table[:, 0].argsort()]
         else:
             group.arrays = [make_array(self._builder, "factors", (len(group.keys), *frame.n_points))]
         for numbers in table:
@@ -160,11 +164,17 @@ class ArgumentIntegrals:
         if len(group.keys) > len(group.terms):
             self._clear(group)
 
-    def _array(self, value: int) -> Array:
-        """Return the array of a factor; equal factors are stored once."""
-        if value not in self._stored:
-            self._stored[value] = self._pool.take("factors", self._access.frame.n_points)
-        return self._stored[value]
+    def _array(self, value: int, sign: Expression | None) -> Array:
+        """Return the array of a factor with its sign; equal ones are stored once."""
+        if (value, sign) not in self._stored:
+            self._stored[value, sign] = self._pool.take("factors", self._access.frame.n_points)
+        return self._stored[value, sign]
+
+    def _sign(self, term: ArgumentTerm) -> Expression | None:
+        """Return the factor of the derivatives of a term's arguments in turned cells, None if it is 1."""
+        signs = [self._access.sign(a.side, a.derivatives) for a in term.arguments]
+        known = [sign for sign in signs if sign is not None]
+        return product_of(known) if known else None
 
     def _key(self, group: _Group, term: ArgumentTerm, sides: list[int], orders: tuple[int, ...]) -> Key:
         """Return for each role the derivative of each argument."""
@@ -197,7 +207,7 @@ class ArgumentIntegrals:
                     continue
                 target = group.factor(group.slots[number], point)
                 if target not in done:
-                    self._builder.assign(target, term.factor)
+                    self._builder.assign(target, _signed(term.factor, group.signs[number]))
                     done.add(target)
 
     def integrate(self) -> None:
@@ -252,12 +262,11 @@ class ArgumentIntegrals:
     def _write(self, group: _Group, stages: list[Stage], layout: Layout, matrix: Any, entry: Any) -> None:
         def add(index: Index, value: Expression) -> None:
             if len(group.blocks) == 1:
-                row = self._row(group.blocks[0], [i for (i,) in index])
-                self._builder.accumulate(prim.Variable("A")[row], value)
+                row, sign = self._row(group.blocks[0], [i for (i,) in index])
+                self._builder.accumulate(prim.Variable("A")[row], _signed(value, sign))
             else:
                 self._add_to_matrix(group, index, value)
 
-        side = group.blocks[0].side
         result = (
             None
             if self._pool.halves is None
@@ -270,7 +279,6 @@ class ArgumentIntegrals:
             {key: _Factor(group, number) for number, key in enumerate(group.keys)},
             matrix,
             entry,
-            lambda role, number: self._tables.point(role, side, number),
             {(None,) * self._dim: add if result is None else result.store},
             self._pool,
             {
@@ -281,8 +289,7 @@ class ArgumentIntegrals:
         )
         write_stages(self._builder, stages, [context])
         if result is not None:
-            (numbers,) = self._access.frame.sides[side].gather(group.blocks[0].factor.permutation)
-            result.add(numbers)
+            result.add(group.blocks[0].factor.permutation)
 
     def _add_to_matrix(self, group: _Group, index: Index, value: Expression) -> None:
         """Add a value to all entries of the result that it belongs to."""
@@ -297,21 +304,14 @@ class ArgumentIntegrals:
             signed = value if place.sign > 0 else -value
             rows, columns = (second, first) if place.is_transposed else (first, second)
             for i, j in ((rows, columns), (columns, rows))[: 1 + group.is_symmetric]:
-                entry = (self._row(place.rows, i), self._row(place.columns, j))
-                self._builder.accumulate(prim.Variable("A")[entry], signed)
+                (row, row_sign), (column, column_sign) = self._row(place.rows, i), self._row(place.columns, j)
+                entry = prim.Variable("A")[row, column]
+                self._builder.accumulate(entry, _signed(_signed(signed, row_sign), column_sign))
 
-    def _row(self, block: _Dofs, index: Sequence[Expression]) -> Expression:
-        """Return the row or column of the result for one multi-index per role."""
-        stored = self._access.frame.sides[block.side].gather(block.factor.permutation)
-        if stored.shape[1] == 1:
-            return block.start + block.stride * int(stored[0, 0])
-        n = block.factor.n
-        flat: Expression = 0
-        for r, i in enumerate(index):
-            flat = flat + i * n ** (self._dim - 1 - r)
-        position = (self._access.order(block.side), flat) if len(stored) > 1 else flat
-        table = prim.Variable(self._builder.table("gather", stored if len(stored) > 1 else stored[0]))
-        return block.start + block.stride * table[position]
+    def _row(self, block: _Dofs, index: Sequence[Expression]) -> tuple[Expression, Expression | None]:
+        """Return the row or column of the result for one multi-index per role, and its sign if it may be -1."""
+        number, sign = self._access.dof(block.side, block.factor, index)
+        return block.start + block.stride * number, sign
 
 
 class _HalvedResult:
@@ -335,6 +335,10 @@ class _HalvedResult:
         for number, place in self._halves.scatter(self._extents, numbers):
             row = self._block.start + self._block.stride * number
             self._builder.accumulate(prim.Variable("A")[row], self._array[place])
+
+
+def _signed(value: Expression, sign: Expression | None) -> Expression:
+    return value if sign is None else prim.Product((sign, value))
 
 
 def _place(groups: Sequence[_Group], found: EqualBlocks) -> _Group:

@@ -12,7 +12,7 @@ last row is minus the sum of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,28 +32,24 @@ class LineMatrix:
     """A matrix that is applied along lines.
 
     Attributes:
-        values: Axes (entry after, entry before). The numbers, or some of them if they are known at run time only.
-        entry: Gives an entry of the matrix as an expression, given both indices.
-        fixed: Whether the numbers are known.
+        values: Axes (entry after, entry before).
     """
 
     values: FloatArray
-    entry: Callable[[int, int], Expression]
-    fixed: bool = True
 
     @cached_property
     def parity(self) -> int:
-        """Return s as in the module's comment, 0 if there is no such symmetry or numbers are unknown."""
+        """Return s as in the module's comment, 0 if there is no such symmetry."""
         mirrored = self.values[::-1, ::-1]
         scale = _NOISE * np.abs(self.values).max(initial=0.0)
         for sign in (1, -1):
-            if self.fixed and np.abs(self.values - sign * mirrored).max(initial=0.0) <= scale:
+            if np.abs(self.values - sign * mirrored).max(initial=0.0) <= scale:
                 return sign
         return 0
 
     def first_rows(self, n: int) -> LineMatrix:
         """Return the matrix of the first n rows."""
-        return self if n == len(self.values) else LineMatrix(self.values[:n], self.entry, self.fixed)
+        return self if n == len(self.values) else LineMatrix(self.values[:n])
 
     @cached_property
     def halves(self) -> tuple[FloatArray, FloatArray]:
@@ -79,7 +75,7 @@ class LineMatrix:
     @property
     def is_linear(self) -> bool:
         """Return whether this is interpolation between two values: each row adds up to 1."""
-        two = self.fixed and self.values.shape[1] == 2 and len(self.values) > 1
+        two = self.values.shape[1] == 2 and len(self.values) > 1
         return two and bool(np.abs(self.values.sum(axis=1) - 1).max() < _NOISE)
 
     @property
@@ -141,10 +137,7 @@ class LineWriter:
             return
         for row, found in enumerate(terms):
             for column, value in enumerate(line):
-                if matrix.fixed:
-                    found.extend(scaled(matrix.values[row, column], value))
-                else:
-                    found.append(prim.Product((matrix.entry(row, column), value)))
+                found.extend(scaled(matrix.values[row, column], value))
 
     def _add_split(
         self, terms: list[list[Expression]], products: Sequence[tuple[LineMatrix, Sequence[Expression]]]

@@ -63,7 +63,6 @@ class StageContext:
         places: Arrays that are given, by key; intermediate and wanted ones are added.
         matrix: Matrix of (direction, table) along lines; None if the contraction has to be a loop.
         entry: Entry of a 1D table, for loops.
-        point: Index of a point with a number that is known (see `LineTables.point`).
         write: Takes each entry of results that are no arrays, by key.
         pool: Where arrays come from.
         owned: Arrays by key that may be overwritten after their last use; new ones are added.
@@ -76,7 +75,6 @@ class StageContext:
     places: dict[Key, Place]
     matrix: Callable[[int, Table], LineMatrix | None]
     entry: TableEntry
-    point: Callable[[int, int], Expression]
     write: dict[Key, Callable[[Index, Expression], None]]
     pool: ArrayPool
     owned: dict[Key, Array]
@@ -239,9 +237,7 @@ class _Lines:
     def _index(self, key: Key, others: tuple[Expression, ...], number: int) -> Index:
         """Return an index with the number of the entry along the line."""
         d = self._direction
-        (extent,) = self._context.layout.extents(key)[d]
-        along = number if key[d] is None or extent == 1 else self._context.point(d, number)
-        return (*((i,) for i in others[:d]), (along,), *((i,) for i in others[d:]))
+        return (*((i,) for i in others[:d]), (number,), *((i,) for i in others[d:]))
 
 
 class _HalfLines(_Lines):

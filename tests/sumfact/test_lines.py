@@ -41,7 +41,7 @@ def run(products: Sequence[tuple[Any, Any]], added: Sequence[Any] = ()) -> tuple
         values.update({v.name: float(x) for v, x in zip(found, line, strict=True)})
         return found
 
-    lines = [(LineMatrix(np.asarray(m), lambda row, column: 0.0), names(x)) for m, x in products]
+    lines = [(LineMatrix(np.asarray(m)), names(x)) for m, x in products]
     results = writer.multiply(lines, [names(x) for x in added])
     instructions = builder.build().default_entrypoint.instructions
     for instruction in instructions:
@@ -68,13 +68,13 @@ def test_sums_of_products_and_lines_are_added_up() -> None:
 
 def test_a_matrix_without_symmetry_is_multiplied_as_it_is() -> None:
     matrix = np.array([[1.0, 2.0, 0.0], [0.5, -3.0, 4.0]])
-    assert LineMatrix(matrix, lambda row, column: 0.0).parity == 0
+    assert LineMatrix(matrix).parity == 0
     np.testing.assert_allclose(run([(matrix, [1.0, 2.0, 3.0])])[0], matrix @ [1.0, 2.0, 3.0], rtol=1e-15)
 
 
 def test_points_symmetric_about_the_middle_halve_the_multiplications() -> None:
     for n in (4, 6, 8):
-        matrix = LineMatrix(gll_matrix(n, n, 0), lambda row, column: 0.0)
+        matrix = LineMatrix(gll_matrix(n, n, 0))
         assert matrix.parity == 1
         assert matrix.n_operations == n * n / 2 + 2 * n
 
@@ -82,7 +82,7 @@ def test_points_symmetric_about_the_middle_halve_the_multiplications() -> None:
 @pytest.mark.parametrize("n", [4, 6, 8])
 def test_derivatives_of_constants_vanish_and_spare_a_column_or_in_the_transposed_matrix_a_row(n: int) -> None:
     matrix = gll_matrix(n, n, 1)
-    forward, backward = (LineMatrix(m, lambda row, column: 0.0) for m in (matrix, matrix.T))
+    forward, backward = (LineMatrix(m) for m in (matrix, matrix.T))
     assert forward.parity == backward.parity == -1
     assert forward.n_operations == n * n / 2 + 2 * n - 1
     assert backward.n_operations == n * n / 2 + 2 * n - 2
@@ -92,7 +92,7 @@ def test_derivatives_of_constants_vanish_and_spare_a_column_or_in_the_transposed
 
 
 def test_interpolation_between_two_values_takes_one_operation_per_point() -> None:
-    matrix = LineMatrix(np.array([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8]]), lambda row, column: 0.0)
+    matrix = LineMatrix(np.array([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8]]))
     assert matrix.is_linear
     assert matrix.n_operations == 4
     np.testing.assert_allclose(run([(matrix.values, [2.0, -1.0])])[0], [1.4, 0.5, -0.4], rtol=1e-15)
