@@ -148,7 +148,7 @@ def tensor_factor(element: Element) -> TensorFactor | None:
         basix.CellType.interval,
         element.degree,
         lagrange_variant=element.basix_element.lagrange_variant,
-        discontinuous=True,
+        discontinuous=element.discontinuous,
     )
     order = _natural_order(line)
     points = np.array([[0.13, 0.58, 0.37], [0.71, 0.29, 0.83], [0.44, 0.91, 0.06]])[:, : TENSOR_CELLS[cell]]
