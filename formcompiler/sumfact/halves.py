@@ -105,14 +105,15 @@ class Halves:
             line: Vectors of one half, with those of the other half; the entry in the middle has None.
         """
         is_same = matrix.parity > 0
-        known = (matrix.values + matrix.values[::-1, ::-1]) / 2 if is_same else matrix.values
+        mirrored = matrix.values[::-1, ::-1]
+        known = (matrix.values + matrix.parity * mirrored) / 2 if matrix.parity else matrix.values
         values = self._by_lane(known, direction)
         table: Any = None if is_same else prim.Variable(self._builder.table("half", values))
         for row, of_row in enumerate(values):
             terms: list[Expression] = []
-            for column, vectors in enumerate(line):
-                for other, vector in enumerate(vectors):
-                    if vector is None or not of_row[column, other].any():
+            for column, (own, opposite) in enumerate(line):
+                for other, vector in _merged(of_row[column], own, opposite):
+                    if not of_row[column, other].any():
                         continue
                     if table is None:
                         terms += scaled(of_row[column, other, 0], vector)
@@ -174,3 +175,22 @@ class Halves:
         if rest:
             last = (self._builder.lane(rest) if rest > 1 else 0) + self.n_lanes * n_blocks
             yield last, table[last]
+
+
+def _merged(numbers: FloatArray, own: Expression, opposite: Expression | None) -> list[tuple[int, Expression]]:
+    """Return what the numbers of one half, or both, multiply: a sum where they are the same up to a sign.
+
+    They are in the row of the middle, where this spares a product.
+
+    Args:
+        numbers: Axes (same half or other one, lane).
+        own: A vector.
+        opposite: The vector with the halves exchanged, None if both halves have the same entry.
+    """
+    if opposite is None:
+        return [(0, own)]
+    if (numbers[0] == numbers[1]).all():
+        return [(0, own + opposite)]
+    if (numbers[0] == -numbers[1]).all():
+        return [(0, own - opposite)]
+    return [(0, own), (1, opposite)]
