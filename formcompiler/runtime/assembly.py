@@ -297,6 +297,6 @@ def _check_lanes(status: int, tasks: Sequence[Task]) -> None:
 
 def _incidence(dofmap: DofMap, cells: IntArray) -> sp.csr_matrix:
     """Return a matrix with an entry for each dof, a column, of each entity, a row."""
-    dofs = dofmap.cell_dofs[cells].reshape(len(cells), -1)
+    dofs = dofmap.cell_dofs[cells].reshape(len(cells), cells.shape[1] * dofmap.cell_dofs.shape[1])
     starts = np.arange(0, dofs.size + 1, dofs.shape[1])
     return sp.csr_matrix((np.ones(dofs.size, dtype=np.int32), dofs.ravel(), starts), shape=(len(cells), dofmap.n_dofs))

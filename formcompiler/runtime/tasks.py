@@ -86,24 +86,29 @@ class Entities:
         if positions is None:
             return self
         wanted = np.array([[number for position in one for number in position] for one in positions])
-        keys = np.stack([self.facets, self.permutations], axis=2).reshape(len(self.cells), -1)
+        keys = self._position_columns()
         chosen = np.zeros(len(keys), dtype=bool)
         for key in wanted:
             chosen |= (keys == key).all(axis=1)
         return self.take(np.flatnonzero(chosen))
+
+    def _position_columns(self) -> IntArray:
+        """Return facet and permutation of each side, axes (entity, side and one of these two)."""
+        both = np.stack([self.facets, self.permutations], axis=2)
+        return both.reshape(len(both), 2 * both.shape[1])
 
     def count_positions(self) -> dict[Positions, int]:
         """Return how many facets there are at each position."""
         keys, extents = self.position_keys()
         counts = np.bincount(keys)
         numbers = np.stack(np.unravel_index(np.flatnonzero(counts), extents), axis=1)
-        positions = numbers.reshape(len(numbers), -1, 2).tolist()
+        positions = numbers.reshape(len(numbers), len(extents) // 2, 2).tolist()
         found = (tuple((facet, permutation) for facet, permutation in one) for one in positions)
         return dict(zip(found, counts[counts > 0].tolist(), strict=True))
 
     def position_keys(self) -> tuple[npt.NDArray[np.unsignedinteger[Any]], tuple[int, ...]]:
         """Return one number for the position of each facet, and the extents of facet and permutation of each side."""
-        columns = np.stack([self.facets, self.permutations], axis=2).reshape(len(self.cells), -1).T
+        columns = self._position_columns().T
         extents = tuple(int(column.max(initial=0)) + 1 for column in columns)
         kind = np.min_scalar_type(math.prod(extents))
         return np.ravel_multi_index(list(columns), extents).astype(kind), extents
