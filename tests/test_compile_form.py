@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import numpy as np
 import pytest
 import ufl
@@ -12,6 +15,7 @@ from oracles.random_forms import CELLS, Grower, random_form
 import formcompiler
 from formcompiler.elements import cells
 from formcompiler.elements.cells import TENSOR_CELLS
+from formcompiler.errors import InvalidOptionError, UnsupportedFormError
 from formcompiler.reference import element_tensor, expression_values
 
 CASES = forms.all_forms()
@@ -138,3 +142,15 @@ def test_values_on_facets_equal_dense_evaluation_for_every_permutation(cell):
     for permutation in range(cells.n_facet_permutations(facet_cells[0])):
         facet = int(rng.integers(len(facet_cells)))
         check_expression(expression, domain, points, rng, local_facet=facet, facet_permutation=permutation)
+
+
+def test_python_works_after_a_compilation_as_before_even_a_refused_one():
+    before = (sys.getrecursionlimit(), gc.get_threshold(), gc.isenabled())
+    form = forms.all_forms()[0].form
+    formcompiler.compile_form(form)
+    assert (sys.getrecursionlimit(), gc.get_threshold(), gc.isenabled()) == before
+    with pytest.raises(InvalidOptionError):
+        formcompiler.compile_form(form, licm="all")
+    with pytest.raises(UnsupportedFormError):
+        formcompiler.compile_form(ufl.Coefficient(form.arguments()[0].ufl_function_space()) ** 2)
+    assert (sys.getrecursionlimit(), gc.get_threshold(), gc.isenabled()) == before

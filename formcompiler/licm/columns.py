@@ -92,23 +92,20 @@ def _find_dof_sum(facts: Analysis, found: LoopSum) -> DofSum | None:
 def find_groups(columns: npt.NDArray[Any]) -> list[list[tuple[int, float]]]:
     """Return which columns are equal up to sign, as lists of (column, sign); columns of zeros are left out.
 
+    The first column of each group has the sign 1.
+
     Args:
         columns: The table, axes (row, column).
     """
-    groups: list[list[tuple[int, float]]] = []
-    for number in range(columns.shape[1]):
-        column = columns[:, number]
-        if not column.any():
-            continue
-        for group in groups:
-            first = columns[:, group[0][0]]
-            sign = next((s for s in (1.0, -1.0) if np.array_equal(column, s * first)), None)
-            if sign is not None:
-                group.append((number, sign))
-                break
-        else:
-            groups.append([(number, 1.0)])
-    return groups
+    groups: dict[bytes, list[tuple[int, float]]] = {}
+    signs: dict[bytes, float] = {}
+    for number, column in enumerate(np.ascontiguousarray(columns.T)):
+        nonzero = np.flatnonzero(column)
+        if len(nonzero):
+            own = 1.0 if column[nonzero[0]] > 0 else -1.0
+            key = (own * column + 0.0).tobytes()  # adding zero takes the sign off zeros
+            groups.setdefault(key, []).append((number, own * signs.setdefault(key, own)))
+    return list(groups.values())
 
 
 def count_sum(table: npt.NDArray[Any]) -> int:
@@ -137,14 +134,15 @@ def _rewrite(facts: Analysis, editor: Editor, found: DofSum) -> None:
     groups = find_groups(columns)
     if len(groups) == columns.shape[1] or not 0 < len(groups) <= _MOST_COLUMNS:
         return
-    rows = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     terms = [_column_term(found, group) for group in groups]
     start = found.sum.start
     outer = facts.nest.loops[start.id]
     others = [i for axis, i in enumerate(found.table.index_tuple) if axis != found.axis]
     is_by_row = len(others) == 1 and isinstance(others[0], prim.Variable) and outer[-1:] == (others[0].name,)
     is_by_row = is_by_row and facts.is_box(outer[-1])
-    if is_by_row and 1 < len(rows[0]) < len(columns) and not names_in(found.dofs) & set(outer):
+    is_by_row = is_by_row and not names_in(found.dofs) & set(outer)
+    rows = np.unique(columns, axis=0, return_index=True, return_inverse=True) if is_by_row else None
+    if rows is not None and 1 < len(rows[0]) < len(columns):
         _write_rows(facts.kernel, editor, found, terms, rows[1], rows[2].ravel(), others[0])
     else:
         editor.change(start.id, expression=sum_of(terms))

@@ -53,8 +53,12 @@ def sum_by_direction(facts: Analysis) -> lp.LoopKernel:
         return facts.kernel
     editor = facts.edit()
     loops: dict[Loops, DirectionLoops] = {}
+    plans: dict[tuple[str, ...], tuple[Family, Sequence[int]] | None] = {}
     for (around, _), items in sums.items():
-        plan = _find_plan([_table(facts, item) for item in items])
+        names = tuple(item.table.aggregate.name for item in items)
+        if names not in plans:
+            plans[names] = _find_plan([_table(facts, item) for item in items])
+        plan = plans[names]
         if plan is not None:
             _write(facts, editor, loops.setdefault(around, DirectionLoops(facts, editor, around[:-1])), items, *plan)
     for around, written in loops.items():

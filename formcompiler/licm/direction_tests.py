@@ -141,11 +141,18 @@ def add_by_direction(facts: Analysis) -> lp.LoopKernel:
     """Return the kernel with sums over points carried out direction by direction where that saves operations."""
     editor = facts.edit()
     loops: dict[Loops, DirectionLoops] = {}
+    plans: dict[tuple[Any, ...], _Plan | None] = {}
     for found in find_accumulations(facts):
         if len(found.dofs) != 1 or not found.points:
             continue
         terms = _find_terms(facts, found)
-        plan = _find_plan([_values(facts, found, table) for table in terms]) if terms else None
+        if not terms:
+            continue
+        tables = [_values(facts, found, table) for table in terms]
+        key = tuple((table.aggregate.name, values.shape) for table, values in zip(terms, tables, strict=True))
+        if key not in plans:
+            plans[key] = _find_plan(tables)
+        plan = plans[key]
         if plan is not None:
             around = found.points
             written = loops.setdefault(around, DirectionLoops(facts, editor, around[:-1]))

@@ -60,6 +60,15 @@ class Editor:
         return Namer(self.kernel.all_variable_names() | set(self.kernel.inames) | self._trips.inames)
 
     @cached_property
+    def _tables(self) -> dict[tuple[np.dtype[Any], tuple[int, ...]], list[str]]:
+        """Return the names of constant tables by type and shape, in order."""
+        result: dict[tuple[np.dtype[Any], tuple[int, ...]], list[str]] = {}
+        for name, known in self._temporaries.items():
+            if known.initializer is not None and known.read_only:
+                result.setdefault((known.initializer.dtype, known.initializer.shape), []).append(name)
+        return result
+
+    @cached_property
     def _ids(self) -> Namer:
         return Namer(self.kernel.id_to_insn)
 
@@ -74,10 +83,13 @@ class Editor:
 
     def table(self, wish: str, values: npt.NDArray[Any]) -> Any:
         """Add a constant table, once for equal values, and return its variable."""
-        for name, known in self._temporaries.items():
-            if known.initializer is not None and known.read_only and _are_same(known.initializer, values):
+        alike = self._tables.setdefault((values.dtype, values.shape), [])
+        for name in alike:
+            known: Any = self._temporaries[name].initializer
+            if np.array_equal(known, values):
                 return prim.Variable(name)
         name = self._names.unique(wish)
+        alike.append(name)
         self._temporaries[name] = lp.TemporaryVariable(
             name,
             dtype=values.dtype,
@@ -203,10 +215,6 @@ def _without_empty_loops(items: list[ScheduleItem]) -> list[ScheduleItem]:
         else:
             result.append(item)
     return result
-
-
-def _are_same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
-    return first.dtype == second.dtype and np.array_equal(first, second)
 
 
 def _sorted_domains(domains: Sequence[Any], inames: set[str], opened: Sequence[str]) -> list[Any]:
