@@ -41,6 +41,11 @@ class Graph:
             self.nodes.append(node)
         return found
 
+    def _intern_commutative(self, operator: str, a: Node, b: Node) -> Node:
+        """Return a sum or product; two that differ in the order of their operands are the same node."""
+        found = self._numbers.get((operator, b, a))
+        return self._intern((operator, a, b)) if found is None else found
+
     def number(self, value: complex) -> Node:
         """Return a literal; integers become floating-point numbers.
 
@@ -73,7 +78,7 @@ class Graph:
             return b
         if v == 0:
             return a
-        return self.number(u + v) if u is not None and v is not None else self._intern(("+", a, b))
+        return self.number(u + v) if u is not None and v is not None else self._intern_commutative("+", a, b)
 
     def multiply(self, a: Node, b: Node) -> Node:
         """Return a * b."""
@@ -84,7 +89,7 @@ class Graph:
             return b
         if v == 1:
             return a
-        return self.number(u * v) if u is not None and v is not None else self._intern(("*", a, b))
+        return self.number(u * v) if u is not None and v is not None else self._intern_commutative("*", a, b)
 
     def divide(self, a: Node, b: Node) -> Node:
         """Return a / b.

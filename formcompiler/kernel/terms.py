@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pymbolic.primitives as prim
@@ -28,3 +28,12 @@ def scaled(factor: float, value: Any) -> list[Any]:
     if factor == 0:
         return []
     return [value if factor == 1 else prim.Product((factor, value))]
+
+
+def flat_operands(expr: Any) -> Iterator[Any]:
+    """Yield the operands of a sum or product, those of operands of the same kind in their place."""
+    for child in expr.children:
+        if type(child) is type(expr):
+            yield from flat_operands(child)
+        else:
+            yield child

@@ -30,7 +30,7 @@ import numpy as np
 import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
 
-from formcompiler.kernel.terms import product_of, scaled, sum_of
+from formcompiler.kernel.terms import flat_operands, product_of, scaled, sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.contract import find_accumulations
 from formcompiler.licm.directions import (
@@ -45,7 +45,6 @@ from formcompiler.licm.edit import Editor
 from formcompiler.licm.evaluate import is_table_access
 from formcompiler.licm.minimal import make_minimal_inames
 from formcompiler.licm.nest import Loops
-from formcompiler.licm.regroup import flat_operands
 from formcompiler.licm.separable import FloatArray
 from formcompiler.licm.write_plan import Accumulation
 

@@ -24,7 +24,7 @@ import pymbolic.primitives as prim
 from loopy.schedule import EnterLoop, LeaveLoop
 
 from formcompiler.kernel.names import names_in
-from formcompiler.kernel.terms import product_of, sum_of
+from formcompiler.kernel.terms import flat_operands, product_of, sum_of
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.contract import find_accumulations
 from formcompiler.licm.directions import DirectionLoops, Values
@@ -33,7 +33,6 @@ from formcompiler.licm.evaluate import is_table_access
 from formcompiler.licm.minimal import make_minimal_inames
 from formcompiler.licm.multiples import INDEXED, Multiples, find_multiples, number_of, split_index, times
 from formcompiler.licm.nest import Loops
-from formcompiler.licm.regroup import flat_operands
 from formcompiler.licm.substitute import substitute
 from formcompiler.licm.write_plan import Accumulation
 

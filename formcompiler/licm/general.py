@@ -6,6 +6,7 @@ import loopy as lp
 import pymbolic.primitives as prim
 
 from formcompiler.kernel.instructions import with_changes
+from formcompiler.kernel.terms import flat_operands
 from formcompiler.licm.analysis import Analysis
 from formcompiler.licm.columns import group_columns
 from formcompiler.licm.contract import contract_kernel
@@ -15,7 +16,6 @@ from formcompiler.licm.facet_sums import sum_on_facets
 from formcompiler.licm.facet_tests import add_on_facets
 from formcompiler.licm.invariant import shrink_arrays
 from formcompiler.licm.motion import hoist_nested
-from formcompiler.licm.regroup import flat_operands
 from formcompiler.licm.scale import scale_sums
 from formcompiler.licm.share import share_values
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -11,6 +11,7 @@ import pymbolic.primitives as prim
 from loopy.symbolic import UncachedIdentityMapper
 
 from formcompiler.errors import TransformError
+from formcompiler.kernel.terms import flat_operands
 from formcompiler.licm.minimal import Inames
 
 
@@ -90,15 +91,6 @@ class Regroup(UncachedIdentityMapper[[]]):
     def _group(self, kind: Callable[[tuple[Any, ...]], Any], children: list[Any]) -> Any:
         done = tuple(self.rec(child) for child in children)
         return done[0] if len(done) == 1 else kind(done)
-
-
-def flat_operands(expr: Any) -> Iterator[Any]:
-    """Yield the operands of a sum or product, those of operands of the same kind in their place."""
-    for child in expr.children:
-        if type(child) is type(expr):
-            yield from flat_operands(child)
-        else:
-            yield child
 
 
 def _show(inames: Inames) -> str:

@@ -1,4 +1,4 @@
-"""Fractions and shared sums: the same values with one division and no sum twice."""
+"""Numbers, fractions and shared sums: the same values with one division and no sum twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pymbolic.mapper.evaluator import EvaluationMapper
 from formcompiler.elements.quadrature import make_quadrature
 from formcompiler.frontend.integrals import ArgumentTerm, Integrand
 from formcompiler.kernel.common_factors import count_point_operations, take_out_factors
-from formcompiler.kernel.fractions import find_shared_denominators, share_divisions
+from formcompiler.kernel.fractions import find_shared_denominators, multiply_by_reciprocals, share_divisions
+from formcompiler.kernel.number_factors import collect_numbers
 from formcompiler.kernel.signs import key_of, share_sums
 from formcompiler.naming import Namer
 
@@ -68,6 +69,28 @@ def test_values_stay_the_same(name: str, is_real: bool) -> None:
 def test_all_quotients_by_one_name_share_a_division() -> None:
     assert n_divisions(CASES["gradient"]) == 2
     assert n_divisions(simplified(CASES["gradient"])) == 1
+
+
+def with_reciprocals(item: Integrand) -> Integrand:
+    return multiply_by_reciprocals(item, Namer([*POINT, *(n for n, _ in item.definitions)]))
+
+
+def test_three_quotients_by_one_name_become_products() -> None:
+    item = integrand({"x": a / d, "y": b / d}, x * y, c / d, c / e)
+    after = with_reciprocals(item)
+    np.testing.assert_allclose(values(after), values(item), rtol=1e-15)
+    assert n_divisions(item) == 4
+    assert n_divisions(after) == 2
+    assert count_point_operations(after) == count_point_operations(item) + 1
+
+
+def test_two_quotients_and_those_that_are_compared_stay() -> None:
+    two = integrand({"x": a / d, "y": b / d}, x * y)
+    assert with_reciprocals(two) is two
+    compared = integrand({"y": prim.If(prim.Comparison(a / d, "<", b / d), a / d, b / d)}, y)
+    text = str(with_reciprocals(compared).definitions)
+    assert "Comparison(Quotient(Variable('a'), Variable('d'))" in text
+    np.testing.assert_allclose(values(with_reciprocals(compared)), values(compared), rtol=1e-15)
 
 
 def test_a_single_quotient_stays_a_quotient() -> None:
@@ -125,3 +148,51 @@ def test_factors_stay_where_their_products_are_needed_anyway() -> None:
 def test_sums_without_a_common_factor_stay() -> None:
     item = plain({"x": a * c}, x * a + b, x / b + x * x)
     assert take_out_factors(item) is item
+
+
+exponential, minimum = prim.Variable("exp"), prim.If(prim.Comparison(2.0 * a, "<", 4.0 * b), 2.0 * a, 4.0 * b)
+NUMBERS = {
+    "a double and a half": (plain({}, (a + a) / 2.0), 0),
+    "a product with numbers in several places": (plain({}, 2.0 * (a * (0.25 * b))), 2),
+    "numbers of quotients": (plain({}, (3.0 * a) / (2.0 * b)), 2),
+    "a number of all terms": (plain({}, 0.5 * a + 0.5 * b - 0.5 * c), 3),
+    "a number of some terms": (plain({}, 0.5 * a + b + 0.5 * c), 3),
+    "equal terms in another order": (plain({}, a * b + c + b * a), 3),
+    "nested sums": (plain({}, prim.Sum((a, prim.Sum((b, a)), b))), 2),
+    "numbers of definitions": (plain({"x": 0.5 * (a + b), "y": 0.5 * (a - c)}, 4.0 * (x * y), 2.0 * x, 2.0 * y), 3),
+    "a definition used as it is": (plain({"x": 0.5 * (a + b)}, x, x * a, x * b), 4),
+    "signs": (plain({}, -0.5 * a - 0.5 * b), 2),
+    "functions": (plain({"x": 2.0 * a, "y": exponential(x)}, x * y), 3),
+    "what is compared": (plain({"x": 2.0 * a, "y": minimum}, x * y), 5),
+    "numbers alone": (plain({"x": 2.0 * a}, 3.0, x), 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_collected(name: str) -> None:
+    before, operations = NUMBERS[name]
+    after = collect_numbers(before)
+    assert np.allclose(values(after), values(before), rtol=1e-15)
+    assert count_point_operations(after) == operations
+
+
+def test_numbers_stay_where_nothing_is_saved() -> None:
+    item = plain({"x": 0.5 * a}, x * b, c + x)
+    assert collect_numbers(item) is item
+
+
+@pytest.mark.parametrize("factor", [a - a, 0.0 * a + b, 1e308 * (1e308 * a), a / (0.0 * b)])
+def test_what_cancels_or_overflows_stays_as_it_was(factor: Any) -> None:
+    item = plain({"x": (a + a) / 2.0}, factor, x)
+    known: dict[str, Any] = {"a": np.inf, "b": np.float64(1.0), "c": 1.0}
+    with np.errstate(all="ignore"):
+        for changed in (item, collect_numbers(item)):
+            values_then = EvaluationMapper(known)(changed.terms[0].factor)
+            assert np.isnan(values_then) or np.isinf(values_then)
+
+
+def test_values_of_complex_numbers_stay() -> None:
+    item = plain({"x": (a + a) / 2.0}, 1j * (x * 2.0) + 1j * (x * 2.0), (0.5 + 0.5j) * x)
+    after = collect_numbers(item)
+    np.testing.assert_allclose(values(after), values(item), rtol=1e-15)
+    assert count_point_operations(after) < count_point_operations(item)
