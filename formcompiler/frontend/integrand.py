@@ -79,7 +79,7 @@ class IntegrandBuilder:
 
     def __init__(self, integral_type: str, domain: Any, named: NamedData, options: Options, facet_cell: str) -> None:
         self.facet_cell = facet_cell
-        self._domain = domain
+        self.domain = domain
         self._data = named
         self._complex = options.scalar_type.startswith("complex")
         self._real_type = REAL_TYPE[options.scalar_type]
@@ -138,9 +138,9 @@ class IntegrandBuilder:
         return FormIntegral(
             kind,
             ids,
-            self._domain.ufl_cell().cellname,
-            self._domain.geometric_dimension,
-            self._domain.ufl_coordinate_element(),
+            self.domain.ufl_cell().cellname,
+            self.domain.geometric_dimension,
+            self.domain.ufl_coordinate_element(),
             self._data.elements,
             tuple(coefficients),
             tuple(constants),

@@ -42,10 +42,11 @@ def share_divisions(integrand: Integrand, namer: Namer, *, is_real: bool) -> Int
         namer: Names of the kernel; new definitions take theirs from it.
         is_real: Whether all numbers are real; then ``|d| / d**2`` is ``|1 / d|``.
     """
-    shared = find_shared_denominators([e for _, e in integrand.definitions] + [t.factor for t in integrand.terms])
+    expressions = [e for _, e in integrand.definitions] + [t.factor for t in integrand.terms]
+    shared = find_shared_denominators(expressions)
     if not shared:
         return integrand
-    rewriter = _Rewriter(shared, namer, is_real=is_real)
+    rewriter = _Rewriter(shared, _find_factors(expressions), namer, is_real=is_real)
     for name in sorted(shared & set(integrand.terminals)):
         rewriter.add_reciprocal(name)
     for name, expression in integrand.definitions:
@@ -88,6 +89,24 @@ def find_shared_denominators(expressions: Iterable[Expression], n_quotients: int
     return frozenset(name for name, count in finder.counts.items() if count >= n_quotients)
 
 
+def _find_factors(expressions: Iterable[Expression]) -> frozenset[str]:
+    """Return the names that are factors of products."""
+    finder = _Factors()
+    for expression in expressions:
+        finder(expression)
+    return frozenset(finder.names)
+
+
+class _Factors(WalkMapper[[]]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def map_product(self, expr: Any) -> None:
+        self.names |= {child.name for child in expr.children if isinstance(child, prim.Variable)}
+        super().map_product(expr)
+
+
 class _Denominators(WalkMapper[[]]):
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +141,7 @@ class _MultiplyByReciprocals(IdentityMapper[[]]):
 class _Rewriter:
     """Keeps definitions as numerators, and remembers what they still have to be divided by."""
 
-    def __init__(self, shared: frozenset[str], namer: Namer, *, is_real: bool) -> None:
+    def __init__(self, shared: frozenset[str], factors: frozenset[str], namer: Namer, *, is_real: bool) -> None:
         self._is_real = is_real
         self.definitions: list[tuple[str, Expression]] = []
         self._shared = shared
@@ -130,6 +149,7 @@ class _Rewriter:
         self._reciprocals: dict[str, str] = {}
         self._pending: dict[str, Powers] = {}
         self._scales: dict[Any, Expression] = {}
+        self._factors = factors
         self._divide_inside = _DivideInside(self)
 
     def add_reciprocal(self, name: str) -> None:
@@ -138,10 +158,8 @@ class _Rewriter:
         self.definitions.append((self._reciprocals[name], prim.Quotient(1.0, prim.Variable(name))))
 
     def define(self, name: str, expression: Expression) -> None:
-        """Add a definition; its value is a numerator if the expression is a fraction, unless others divide by it."""
+        """Add a definition; its value is a numerator if the expression is a fraction."""
         numerator, powers = self.split(expression)
-        if name in self._shared:
-            numerator, powers = self._divide(numerator, powers), ()
         self.definitions.append((name, numerator))
         if powers:
             self._pending[name] = powers
@@ -166,7 +184,10 @@ class _Rewriter:
     def split(self, expression: Expression) -> tuple[Expression, Powers]:
         """Return numerator and denominator of an expression."""
         if isinstance(expression, prim.Variable):
-            return expression, self._pending.get(expression.name, ())
+            pending = self._pending.get(expression.name, ())
+            if expression.name in self._reciprocals:
+                return 1.0, _multiply([pending, ((expression.name, -1),)])
+            return expression, pending
         if isinstance(expression, prim.Product):
             parts = [self.split(child) for child in expression.children]
             return prim.Product(tuple(n for n, _ in parts)), _multiply(p for _, p in parts)
@@ -176,20 +197,26 @@ class _Rewriter:
             denominator = expression.denominator
             if isinstance(denominator, prim.Variable) and denominator.name in self._reciprocals:
                 numerator, powers = self.split(expression.numerator)
-                return numerator, _multiply([powers, ((denominator.name, 1),)])
-        if isinstance(expression, prim.Call) and self._is_real and expression.function == prim.Variable("abs"):
-            (argument,) = expression.parameters
-            if isinstance(argument, prim.Variable) and argument.name in self._reciprocals:
-                return 1.0, ((_ABS + argument.name, -1),)
+                return numerator, _multiply([powers, _inverse(self.split(denominator)[1])])
+        if isinstance(expression, prim.Call) and self._is_real:
+            return self._split_call(expression)
         if isinstance(expression, prim.ExpressionNode):
             return self._divide_inside.descend(expression), ()
         return expression, ()
 
+    def _split_call(self, expression: Any) -> tuple[Expression, Powers]:
+        """Return absolute values of denominators, and roots of squares of them, as powers of absolute values."""
+        numerator, powers = self.split(expression.parameters[0])
+        if expression.function == prim.Variable("abs") and numerator == 1:
+            return 1.0, _absolute(powers)
+        if expression.function == prim.Variable("sqrt") and all(power % 2 == 0 for _, power in powers):
+            return expression.function(numerator), _absolute((name, power // 2) for name, power in powers)
+        return self._divide_inside.descend(expression), ()
+
     def _split_sum(self, expression: Any) -> tuple[Expression, Powers]:
         parts = [self.split(child) for child in expression.children]
-        common = _common([powers for _, powers in parts])
-        inverse = tuple((name, -power) for name, power in common)
-        terms = [self._divide(n, _multiply([p, inverse])) for n, p in parts]
+        common = _common([powers for _, powers in parts], self._factors)
+        terms = [self._divide(n, _multiply([p, _inverse(common)])) for n, p in parts]
         return prim.Sum(tuple(terms)), common
 
     def value(self, expression: Expression) -> Expression:
@@ -203,9 +230,10 @@ class _Rewriter:
         for name in sorted({name.removeprefix(_ABS) for name in found}):
             power, n_abs = found.get(name, 0), -found.get(_ABS + name, 0)
             reciprocal, absolute = prim.Variable(self._reciprocals[name]), prim.Variable("abs")
-            n_pairs = min(power // 2, n_abs)
+            n_pairs = max(0, min(power // 2, n_abs))
             factors += [absolute(reciprocal)] * n_pairs + [reciprocal] * (power - 2 * n_pairs)
-            factors += [absolute(prim.Variable(name))] * (n_abs - n_pairs)
+            factors += [prim.Variable(name)] * -power
+            factors += [absolute(prim.Variable(name))] * (n_abs - n_pairs) + [absolute(reciprocal)] * -n_abs
         return _product((numerator, *factors)) if factors else numerator
 
 
@@ -231,12 +259,33 @@ class _DivideInside(IdentityMapper[[]]):
         return type(expr)(expr.function, tuple(self.rec(p) for p in expr.parameters))
 
 
-def _common(parts: list[Powers]) -> Powers:
-    """Return the largest denominator that all terms have; an absolute value counts if all have the same."""
-    names = {name for powers in parts for name, _ in powers}
-    found = {name: [dict(powers).get(name, 0) for powers in parts] for name in names}
-    equal = {name: counts[0] if len(set(counts)) == 1 else 0 for name, counts in found.items()}
-    return _powers(Counter({n: equal[n] if n.startswith(_ABS) else min(c) for n, c in found.items()}))
+def _common(parts: list[Powers], factors: frozenset[str]) -> Powers:
+    """Return the denominator that is taken out of a sum, with a negative power for a factor.
+
+    It is what all terms have; of a name that is also a factor elsewhere, what at least one term has, since it may
+    cancel there; an absolute value counts if all have the same.
+    """
+    found: dict[str, list[int]] = {name: [] for powers in parts for name, _ in powers}
+    for powers in map(dict, parts):
+        for name, counts in found.items():
+            counts.append(powers.get(name, 0))
+    result: Counter[str] = Counter()
+    for name, counts in found.items():
+        if name.startswith(_ABS):
+            result[name] = counts[0] if len(set(counts)) == 1 else 0
+        elif name in factors:
+            result[name] = max(counts)
+        else:
+            result[name] = min(counts) if min(counts) > 0 else min(0, max(counts))
+    return _powers(result)
+
+
+def _absolute(powers: Iterable[tuple[str, int]]) -> Powers:
+    return _multiply([((_ABS + name.removeprefix(_ABS), power),) for name, power in powers])
+
+
+def _inverse(powers: Powers) -> Powers:
+    return tuple((name, -power) for name, power in powers)
 
 
 def _product(factors: tuple[Expression, ...]) -> Expression:
