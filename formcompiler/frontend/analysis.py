@@ -22,8 +22,8 @@ from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 from formcompiler.elements.layout import linear_simplex
 from formcompiler.elements.quadrature import QuadratureRule
 from formcompiler.errors import UnsupportedFormError
-from formcompiler.frontend import facet_scale
 from formcompiler.frontend.checks import check_coordinate_element, check_expression, check_form
+from formcompiler.frontend.facet_scale import lower_facet_scale, preserved_types
 from formcompiler.frontend.integrals import (
     FormCoefficient,
     FormConstant,
@@ -121,7 +121,7 @@ def _compute_form_data(form: Any, options: Options) -> Any:
         do_apply_function_pullbacks=True,
         do_apply_integral_scaling=True,
         do_apply_geometry_lowering=True,
-        preserve_geometry_types=(*_PRESERVED, *facet_scale.PRESERVED, uc.CellCoordinate),
+        preserve_geometry_types=(*_PRESERVED, *preserved_types(form), uc.CellCoordinate),
         do_apply_restrictions=True,
         do_append_everywhere_integrals=False,
         complex_mode=options.scalar_type.startswith("complex"),
@@ -174,9 +174,7 @@ def _analyse_integrands(
     merged: dict[Any, tuple[QuadratureRule, list[Any]]] = {}
     for integral in integrals:
         rule = select_rule(integral, cell, builder.facet_cell, options.max_quadrature_degree)
-        merged.setdefault(rule.key(), (rule, []))[1].append(
-            facet_scale.lower_facet_scale(integral.integrand(), builder.domain)
-        )
+        merged.setdefault(rule.key(), (rule, []))[1].append(lower_facet_scale(integral.integrand(), builder.domain))
     integrands: list[Integrand] = []
     for rule, parts in merged.values():
         suffix = f"_r{len(integrands)}" if integrands else ""

@@ -16,12 +16,16 @@ from typing import Any
 
 import ufl
 import ufl.classes as uc
+from ufl.algorithms.analysis import has_type
 from ufl.algorithms.apply_geometry_lowering import apply_geometry_lowering
 
 from formcompiler.elements.cells import TENSOR_CELLS
 
-PRESERVED = (uc.FacetJacobianDeterminant,)
-"""What UFL has to leave for `lower_facet_scale`."""
+
+def preserved_types(form: Any) -> tuple[Any, ...]:
+    """Return the quantities that UFL has to leave for `lower_facet_scale`: none where it differentiates them."""
+    is_left = not any(has_type(form, kind) for kind in (uc.CoordinateDerivative, uc.FacetJacobianDeterminant))
+    return (uc.FacetJacobianDeterminant,) if is_left else ()
 
 
 def lower_facet_scale(integrand: Any, domain: Any) -> Any:
@@ -31,8 +35,9 @@ def lower_facet_scale(integrand: Any, domain: Any) -> Any:
         integrand: A UFL expression whose restrictions are at the terminals.
         domain: The mesh that is integrated over.
     """
-    determinant = uc.FacetJacobianDeterminant(domain)
-    scale = _scale(domain)
+    if not has_type(integrand, uc.FacetJacobianDeterminant):
+        return integrand
+    determinant, scale = uc.FacetJacobianDeterminant(domain), _scale(domain)
     mapping = {determinant: scale}
     for side in ("+", "-"):
         leaves = {t: t(side) for t in (uc.Jacobian(domain), uc.ReferenceNormal(domain), uc.CellFacetJacobian(domain))}

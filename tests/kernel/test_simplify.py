@@ -32,7 +32,7 @@ def integrand(definitions: dict[str, Any], *factors: Any) -> Integrand:
 
 
 def values(item: Integrand) -> list[float]:
-    known: dict[str, Any] = {**POINT, "abs": abs, "exp": np.exp}
+    known: dict[str, Any] = {**POINT, "abs": abs, "exp": np.exp, "sqrt": np.sqrt}
     for name, expression in item.definitions:
         known[name] = EvaluationMapper(known)(expression)
     return [EvaluationMapper(known)(term.factor) for term in item.terms]
@@ -46,7 +46,7 @@ def simplified(item: Integrand, *, is_real: bool = True) -> Integrand:
     return share_divisions(item, Namer([*POINT, *(n for n, _ in item.definitions)]), is_real=is_real)
 
 
-x, y = prim.Variable("x"), prim.Variable("y")
+x, y, z, root = (prim.Variable(name) for name in ("x", "y", "z", "sqrt"))
 CASES = {
     "gradient": integrand({"x": a / d, "y": b / d}, e * (x * a + y * b), e * x * y),
     "a sum with other terms": integrand({"x": a / d + 1.0, "y": b / d}, x * y, x + y),
@@ -55,6 +55,12 @@ CASES = {
     "two denominators": integrand({"x": a / d / e, "y": b / e / d}, x * y, x + y),
     "a denominator that is a fraction": integrand({"x": a / d, "y": b / x + c / x}, y * c / d, y),
     "an absolute value": integrand({"x": a / d, "y": absolute(d) * e}, y * x * (b / d), y * x, y / d),
+    "a measure and a normal": integrand(
+        {"x": root(a / d * (a / d) + b / d * (b / d)), "y": a / d / x, "z": absolute(d) * x}, z * y, z * (y + 3.0), y
+    ),
+    "a root of a square": integrand({"x": root(a / d * (a / d)), "y": b / x}, y * x, y * y, b / d + x, c / x),
+    "a root of something else": integrand({"x": root(1.5 + absolute(a / d)), "y": b / x, "z": c / x}, y * z, a / d),
+    "factors of all terms": integrand({"x": d * a + d * b, "y": a / d}, x * (y + b / d), d * x + d * d * y),
     "powers of different height": integrand({"x": a / d, "y": b / d}, e * (x * y + x)),
 }
 
@@ -69,6 +75,26 @@ def test_values_stay_the_same(name: str, is_real: bool) -> None:
 def test_all_quotients_by_one_name_share_a_division() -> None:
     assert n_divisions(CASES["gradient"]) == 2
     assert n_divisions(simplified(CASES["gradient"])) == 1
+
+
+def test_a_length_cancels_against_the_measure_that_it_is_part_of() -> None:
+    length, unit, measure = (prim.Variable(name) for name in ("length", "unit", "measure"))
+    definitions = {
+        "x": a / d,
+        "y": b / d,
+        "length": root(x * x + y * y),
+        "unit": x / length,
+        "measure": absolute(d) * length,
+    }
+    item = integrand(definitions, measure * (unit * c + y / length), measure * (3.0 * a + unit))
+    after = simplified(item)
+    np.testing.assert_allclose(values(after), values(item), rtol=1e-14)
+    expressions = [
+        *(e for n, e in after.definitions if n not in ("d", "inverse_length")),
+        *(t.factor for t in after.terms),
+    ]
+    assert "inverse_length" not in str(expressions)
+    assert n_divisions(item) == 4
 
 
 def with_reciprocals(item: Integrand) -> Integrand:
