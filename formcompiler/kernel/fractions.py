@@ -24,7 +24,7 @@ import pymbolic.primitives as prim
 from pymbolic.mapper import IdentityMapper, WalkMapper
 
 from formcompiler.frontend.integrals import ArgumentTerm, Integrand
-from formcompiler.kernel.terms import product_of
+from formcompiler.kernel.terms import flat_operands, product_of, sum_of
 from formcompiler.naming import Namer
 
 Expression = Any
@@ -214,10 +214,13 @@ class _Rewriter:
         return self._divide_inside.descend(expression), ()
 
     def _split_sum(self, expression: Any) -> tuple[Expression, Powers]:
-        parts = [self.split(child) for child in expression.children]
+        parts = [self.split(child) for child in flat_operands(expression)]
         common = _common([powers for _, powers in parts], self._factors)
-        terms = [self._divide(n, _multiply([p, _inverse(common)])) for n, p in parts]
-        return prim.Sum(tuple(terms)), common
+        groups: dict[Powers, list[Expression]] = {}
+        for numerator, powers in parts:
+            groups.setdefault(_multiply([powers, _inverse(common)]), []).append(numerator)
+        terms = [self._divide(sum_of(group), powers) for powers, group in groups.items()]
+        return sum_of(terms), common
 
     def value(self, expression: Expression) -> Expression:
         """Return an expression with its value, divided by all denominators."""

@@ -97,6 +97,13 @@ def test_a_length_cancels_against_the_measure_that_it_is_part_of() -> None:
     assert n_divisions(item) == 4
 
 
+def test_terms_with_one_denominator_are_divided_together() -> None:
+    item = integrand({"x": a / d, "y": b / d}, 1.5 + x * x + y * y + c * c)
+    after = simplified(item)
+    np.testing.assert_allclose(values(after), values(item), rtol=1e-15)
+    assert str(after.terms[0].factor).count("inverse_d") == 2  # not four
+
+
 def with_reciprocals(item: Integrand) -> Integrand:
     return multiply_by_reciprocals(item, Namer([*POINT, *(n for n, _ in item.definitions)]))
 
